@@ -1,0 +1,1 @@
+"""Agent runtime with an in-process latency engine."""

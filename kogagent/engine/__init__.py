@@ -1,0 +1,1 @@
+"""Token ids only: the engine knows no text, no messages, no tools."""

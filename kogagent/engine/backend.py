@@ -1,0 +1,165 @@
+"""The seam between the engine and what computes: Backend, KV, Decode, DecodePlan. Token ids only.
+
+A sequence is its ids. The KV cache holds the keys and values of its first `kv.length` ids; the rest, the
+*pending* ids, have not passed through the model. `decode` takes the pending ids (at least one), runs them and
+samples what follows; the newest sampled id is always pending, since nothing has needed its keys yet.
+
+All calls come from one thread, the engine's worker; only `Decode.stop` may come from another.
+`kogagent.testing.check_backend` holds every backend to this page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from kogagent.engine.sampling import SamplingParams
+from kogagent.spec import ModelSpec
+from kogagent.types import FinishReason
+
+
+class TokenMatcher(Protocol):
+    """One walk through a grammar. Not shared between sequences."""
+
+    def mask(self) -> npt.NDArray[np.uint32]:
+        """Legal next ids as a bit set [ceil(V/32)], bit i%32 of word i//32; valid until `advance`.
+
+        End ids are legal exactly where the text so far is complete.
+        """
+
+    def forced(self) -> tuple[int, ...]:
+        """The run of ids that must come next, canonical at its borders; empty where there is a choice.
+
+        Does not advance.
+        """
+
+    def advance(self, token: int) -> None:
+        """Take one id. Raises ModelError if it is not legal here."""
+
+    @property
+    def finished(self) -> bool:
+        """True when nothing may follow, an end id included."""
+
+    def fork(self) -> TokenMatcher:
+        """An independent walk from here."""
+
+
+class TokenGrammar(Protocol):
+    """A compiled grammar for one vocabulary: immutable, shared, cached by `digest`."""
+
+    @property
+    def digest(self) -> str: ...
+
+    def start(self) -> TokenMatcher: ...
+
+
+@dataclass(frozen=True, slots=True)
+class DecodePlan:
+    """All a decode segment needs to know before it starts; nothing is read from the host while it runs.
+
+    history: ids whose repetition is penalised, the whole sequence so far; read only when the penalty is not 1.
+    stop_ids end the segment and are emitted as its last token. max_tokens >= 1 counts emitted ids.
+    force: whether forced runs are taken without sampling; the text is the same either way.
+    """
+
+    sampling: SamplingParams
+    stop_ids: frozenset[int]
+    max_tokens: int
+    history: tuple[int, ...] = ()
+    matcher: TokenMatcher | None = None
+    force: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Emitted:
+    """One id of the segment. logprob: log-softmax of the model's own logits, 0.0 for a forced id."""
+
+    id: int
+    logprob: float
+    forced: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeStats:
+    """What the segment cost so far. steps: passes of the model, the first (over the pending ids) included."""
+
+    prefill_s: float
+    sampled_s: float
+    forced_s: float
+    steps: int
+
+
+class KV(Protocol):
+    """The cache of one sequence."""
+
+    @property
+    def length(self) -> int:
+        """Ids whose keys and values are here."""
+
+    @property
+    def capacity(self) -> int: ...
+
+    def rewind(self, length: int) -> None:
+        """Forget everything past `length`; InputError when length exceeds what is here."""
+
+    def fork(self) -> KV:
+        """An independent cache with the same content."""
+
+    def close(self) -> None:
+        """Give the memory back. Idempotent."""
+
+
+class Decode(Protocol):
+    """One running segment."""
+
+    def drain_nowait(self) -> list[Emitted]:
+        """Ids emitted since the last call, in order. Never blocks."""
+
+    def wait(self, seconds: float) -> None:
+        """Until there is something to drain, the segment has ended, or `seconds` have passed.
+
+        A host backend computes here: at least one step a call. Raises ModelError on NaN logits or when no
+        id is legal; DeviceError when the device failed. After an error `reason` stays None and the KV holds
+        whole steps only.
+        """
+
+    def stop(self) -> None:
+        """Ask for an end at the next token border. Idempotent; from any thread."""
+
+    @property
+    def reason(self) -> FinishReason | None:
+        """Why it ended, None while it runs. Ids may still wait to be drained."""
+
+    @property
+    def stats(self) -> DecodeStats: ...
+
+
+class Backend(Protocol):
+    """A loaded model on a device."""
+
+    @property
+    def spec(self) -> ModelSpec: ...
+
+    @property
+    def name(self) -> str:
+        """ "reference", "cpu" or "cuda"."""
+
+    def open_kv(self, capacity: int) -> KV:
+        """Room for `capacity` ids (1 .. spec.context)."""
+
+    def prefill(self, kv: KV, ids: Sequence[int]) -> None:
+        """Append ids to the cache without sampling. ContextError when they do not fit."""
+
+    def decode(self, kv: KV, ids: Sequence[int], plan: DecodePlan) -> Decode:
+        """Run the pending ids (at least one) and start emitting. Ends with "context" when the
+        cache is full."""
+
+    def logits(self, kv: KV, ids: Sequence[int]) -> npt.NDArray[np.float32]:
+        """Append ids and return their logits [len(ids), V], FP32. For tests and scoring."""
+
+    def close(self) -> None:
+        """Give everything back. Idempotent; later calls raise EngineClosedError."""

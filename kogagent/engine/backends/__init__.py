@@ -1,0 +1,1 @@
+"""The programs that compute: one for each place a model can run."""

@@ -1,0 +1,1 @@
+"""From a schema to the tokens that are legal next. Knows bytes and ids only."""

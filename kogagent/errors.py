@@ -1,0 +1,84 @@
+"""Every error of the package. The class says whose fault it is; the last sentence says what to do.
+
+    KogagentError
+    ├── InputError            the caller's: a value, a path, a schema, a prompt
+    │   ├── ConfigError         a model's config or tensors are not what the code can run
+    │   ├── SchemaError         a tool's signature or a JSON Schema outside the grammar
+    │   ├── ContextError        more tokens than the model's context or the session's room
+    │   └── MissingExtraError   an optional package is not installed
+    ├── ModelError            the model's: output that cannot be used (NaN logits, no legal token)
+    ├── ToolError             a tool's
+    │   ├── Retry               raised by a tool: the model may try again with other arguments
+    │   └── ToolFailed          raised by a tool: tell the model and go on
+    └── DeviceError           the device's: a launch, a deadline, a dead kernel; the engine is closed
+        └── EngineClosedError   the engine or session was closed or poisoned before
+
+A class is also a ValueError or RuntimeError where Python code would expect one.
+"""
+
+from __future__ import annotations
+
+
+class KogagentError(Exception):
+    """Base of every error raised on purpose by this package."""
+
+
+class InputError(KogagentError, ValueError):
+    """The caller passed something that cannot be used. Raised before any work is done."""
+
+
+class ConfigError(InputError):
+    """A checkpoint's config, tensors or tokenizer are missing, unknown or of the wrong shape."""
+
+
+class SchemaError(InputError):
+    """A signature or JSON Schema outside what the grammar enforces; names the tool, path, keyword.
+
+    path: JSON pointer into the schema, "" for its root.
+    """
+
+    def __init__(self, message: str, *, tool: str = "", path: str = "", keyword: str = "") -> None:
+        super().__init__(message)
+        self.tool = tool
+        self.path = path
+        self.keyword = keyword
+
+
+class ContextError(InputError):
+    """A prompt or an appended message does not fit the context."""
+
+
+class MissingExtraError(InputError):
+    """An optional package is missing. The message names the extra to install."""
+
+    def __init__(self, what: str, package: str, extra: str) -> None:
+        super().__init__(
+            f"{what} needs the package {package!r}, which is not installed. "
+            f"Install it with: pip install 'kogagent[{extra}]'"
+        )
+        self.package = package
+        self.extra = extra
+
+
+class ModelError(KogagentError, RuntimeError):
+    """The model's output cannot be used: NaN logits, or no token the grammar allows."""
+
+
+class ToolError(KogagentError, RuntimeError):
+    """Base of what a tool may raise on purpose."""
+
+
+class Retry(ToolError):
+    """Raised by a tool: the arguments were usable but wrong; the model is told why and may retry."""
+
+
+class ToolFailed(ToolError):
+    """Raised by a tool: it could not do its work; the model is told why and goes on."""
+
+
+class DeviceError(KogagentError, RuntimeError):
+    """The device failed or missed a deadline. The engine is closed; a new one can be loaded."""
+
+
+class EngineClosedError(DeviceError):
+    """The engine or session is closed, or an earlier device error closed it."""

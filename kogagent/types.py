@@ -1,0 +1,269 @@
+"""Messages, tool specs, events: frozen values in closed unions. Knows no model, no device, no tokens.
+
+Every value here is plain data: it can be compared, hashed where its fields allow, written as JSON
+and read back. Identity, storage and behaviour live elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+JSONValue: TypeAlias = Any
+"""A value `json.dumps` accepts: None, bool, int, float, str, list or dict of the same."""
+
+
+# ── tools ────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """What a model is told of one tool.
+
+    `parameters` is a JSON Schema of type object; property order is the order in which arguments
+    are written.
+    """
+
+    name: str
+    description: str
+    parameters: Mapping[str, JSONValue]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """One call a model asked for. `arguments` is the exact JSON text it wrote.
+
+    `complete` is False when generation ended inside the call (token limit, cancellation); then
+    `arguments` holds the cut text and must never be run.
+    """
+
+    id: str
+    name: str
+    arguments: str
+    complete: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What came of one call: the text the model reads, and whose it is.
+
+    `status` tells a developer what happened; a model sees `text` alone.
+    """
+
+    call_id: str
+    name: str
+    text: str
+    status: Literal[
+        "ok",
+        "retry",
+        "failed",
+        "invalid",
+        "unknown_tool",
+        "timeout",
+        "cancelled",
+        "truncated",
+        "denied",
+    ] = "ok"
+
+    @property
+    def is_error(self) -> bool:
+        return self.status != "ok"
+
+
+# ── messages ─────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class SystemMessage:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class UserMessage:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class AssistantMessage:
+    """One model turn: the plan it stated (text before its calls), its calls, or its answer."""
+
+    text: str = ""
+    plan: str = ""
+    calls: tuple[ToolCall, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ToolMessage:
+    """The result of one call, as the model reads it."""
+
+    result: ToolResult
+
+
+Message: TypeAlias = SystemMessage | UserMessage | AssistantMessage | ToolMessage
+
+
+# ── accounting ───────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Token counts; they add.
+
+    prompt = reused + prefilled; completion = sampled + forced. `steps` counts passes of the model
+    while decoding: a forced run of several tokens costs one.
+    """
+
+    reused_tokens: int = 0
+    prefilled_tokens: int = 0
+    sampled_tokens: int = 0
+    forced_tokens: int = 0
+    steps: int = 0
+
+    @property
+    def prompt_tokens(self) -> int:
+        return self.reused_tokens + self.prefilled_tokens
+
+    @property
+    def completion_tokens(self) -> int:
+        return self.sampled_tokens + self.forced_tokens
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.reused_tokens + other.reused_tokens,
+            self.prefilled_tokens + other.prefilled_tokens,
+            self.sampled_tokens + other.sampled_tokens,
+            self.forced_tokens + other.forced_tokens,
+            self.steps + other.steps,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """Seconds a turn or a run spent in each phase; they add.
+
+    prefill, sampled and forced are time inside the engine; render is template and tokenizer; tool is
+    the wall time in which at least one tool ran; wall is the whole. What is left is `loop_s`.
+    """
+
+    prefill_s: float = 0.0
+    sampled_s: float = 0.0
+    forced_s: float = 0.0
+    render_s: float = 0.0
+    tool_s: float = 0.0
+    wall_s: float = 0.0
+
+    @property
+    def loop_s(self) -> float:
+        """Wall time in no other phase: the SDK's own."""
+        named = self.prefill_s + self.sampled_s + self.forced_s + self.render_s + self.tool_s
+        return self.wall_s - named
+
+    def __add__(self, other: Timings) -> Timings:
+        return Timings(
+            self.prefill_s + other.prefill_s,
+            self.sampled_s + other.sampled_s,
+            self.forced_s + other.forced_s,
+            self.render_s + other.render_s,
+            self.tool_s + other.tool_s,
+            self.wall_s + other.wall_s,
+        )
+
+
+FinishReason: TypeAlias = Literal["stop", "stop_text", "length", "context", "grammar", "cancelled"]
+"""Why a segment ended: an end id, a stop string, the token limit, a full context, a grammar that
+allows nothing more, or the caller."""
+
+
+# ── what a model yields in one turn ──────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class PlanDelta:
+    """Text of the planning phase, as it comes."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """Text of the turn, as it comes. Never splits a code point."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallStarted:
+    """The model has committed to a call of this tool; arguments follow."""
+
+    call_id: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallDelta:
+    """More argument text. The deltas of a call concatenate to exactly `ToolCall.arguments`."""
+
+    call_id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallReady:
+    """The call is complete (or cut: `call.complete` says)."""
+
+    call: ToolCall
+
+
+@dataclass(frozen=True, slots=True)
+class TurnEnd:
+    """Last event of a model turn."""
+
+    reason: FinishReason
+    usage: Usage = field(default_factory=Usage)
+    timings: Timings = field(default_factory=Timings)
+
+
+ModelEvent: TypeAlias = PlanDelta | TextDelta | CallStarted | CallDelta | CallReady | TurnEnd
+
+
+# ── what a run yields ────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class ToolStarted:
+    call: ToolCall
+
+
+@dataclass(frozen=True, slots=True)
+class ToolFinished:
+    """A call's result, in the order of finishing. `error` is the exception a tool raised, with its
+    traceback, for the developer; the model never sees it."""
+
+    call: ToolCall
+    result: ToolResult
+    seconds: float
+    error: BaseException | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """What a run came to. `output` is the answer text, or the validated object when the agent has an
+    output type. `messages` is the whole history, each call followed by its result."""
+
+    output: Any
+    messages: tuple[Message, ...]
+    usage: Usage
+    timings: Timings
+    turns: int
+    reason: Literal["finished", "max_turns", "max_calls", "max_tokens", "max_seconds", "repeated_call"]
+
+
+@dataclass(frozen=True, slots=True)
+class RunFinished:
+    """Last event of a run."""
+
+    result: RunResult
+
+
+AgentEvent: TypeAlias = ModelEvent | ToolStarted | ToolFinished | RunFinished
