@@ -61,7 +61,7 @@ class TokenGrammar(Protocol):
 class DecodePlan:
     """All a decode segment needs to know before it starts; nothing is read from the host while it runs.
 
-    history: ids whose repetition is penalised, the whole sequence so far; read only when the penalty is not 1.
+    history: ids whose repetition is penalised, the whole sequence so far; unread when the penalty is 1.
     stop_ids end the segment and are emitted as its last token. max_tokens >= 1 counts emitted ids.
     force: whether forced runs are taken without sampling; the text is the same either way.
     """
