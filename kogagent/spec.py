@@ -225,3 +225,50 @@ class Vocabulary:
     def decode(self, ids: Sequence[int]) -> bytes:
         """The bytes of ordinary ids; special ids add nothing."""
         return b"".join(self.tokens[i] for i in ids if i not in self.special)
+
+
+@dataclass(frozen=True, slots=True)
+class CallFormat:
+    """How a model writes its tool calls, as data. The text of n calls, arguments as JSON:
+
+        begin + call + (between + call)*(n-1) + end,   call = prefix + NAME + middle + ARGUMENTS + suffix
+
+    `trigger` is the exact tag, a prefix of `begin`, that starts the calls in free text: one special
+    id where the vocabulary has it, else its bytes across token borders. item_separator and key_separator are
+    the only JSON white space a grammar allows.
+    """
+
+    name: str
+    trigger: str
+    begin: str
+    prefix: str
+    middle: str
+    suffix: str
+    between: str
+    end: str
+    parallel: bool = True
+    item_separator: str = ", "
+    key_separator: str = ": "
+
+
+HERMES = CallFormat(
+    name="hermes",
+    trigger="<tool_call>",
+    begin="<tool_call>\n",
+    prefix='{"name": "',
+    middle='", "arguments": ',
+    suffix="}",
+    between="\n</tool_call>\n<tool_call>\n",
+    end="\n</tool_call>",
+)
+
+SMOLLM2 = CallFormat(
+    name="smollm2",
+    trigger="<tool_call>",
+    begin="<tool_call>[",
+    prefix='{"name": "',
+    middle='", "arguments": ',
+    suffix="}",
+    between=", ",
+    end="]</tool_call>",
+)
