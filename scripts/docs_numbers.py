@@ -1,0 +1,73 @@
+"""Figures in README and docs come from benchmarks/results: this checks them, or writes them anew (--write).
+
+A figure in Markdown stands between two comments:
+
+    <!--fig decode smollm2-135m/fp16 tok_s value .0f-->63<!--/fig-->
+
+bench, case, metric, field of the record, Python format. The newest record of that bench, case and metric counts.
+"peers.NAME" as the field reads one peer; spaces in a name are written as underscores.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+FIGURE = re.compile(r"<!--fig (\S+) (\S+) (\S+) (\S+) (\S+)-->(.*?)<!--/fig-->", re.DOTALL)
+
+
+def newest(
+    bench: str, case: str, metric: str, results: Path = ROOT / "benchmarks" / "results"
+) -> dict[str, Any]:
+    """The last record of a bench, case and metric; KeyError when there is none."""
+    path = results / f"{bench}.jsonl"
+    found = None
+    if path.exists():
+        for line in path.read_text(encoding="utf-8").splitlines():
+            record = json.loads(line)
+            if record["case"].replace(" ", "_") == case and record["metric"] == metric:
+                found = record
+    if found is None:
+        raise KeyError(f"{path} has no record of case {case!r}, metric {metric!r}")
+    return dict(found)
+
+
+def refreshed(text: str) -> str:
+    """The text with every figure cut from the results again."""
+
+    def cut(match: re.Match[str]) -> str:
+        bench, case, metric, field, form, _ = match.groups()
+        value: Any = newest(bench, case, metric)
+        for key in field.split(".", 1):
+            if isinstance(value, dict):
+                value = {k.replace(" ", "_"): v for k, v in value.items()}
+            value = value[key]
+        return f"<!--fig {bench} {case} {metric} {field} {form}-->{format(value, form)}<!--/fig-->"
+
+    return FIGURE.sub(cut, text)
+
+
+def pages() -> list[Path]:
+    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def main() -> int:
+    stale = []
+    for path in pages():
+        old = path.read_text(encoding="utf-8")
+        new = refreshed(old)
+        if new != old:
+            stale.append(path)
+            if "--write" in sys.argv[1:]:
+                path.write_text(new, encoding="utf-8")
+    for path in stale:
+        print(f"{'rewrote' if '--write' in sys.argv[1:] else 'stale'}: {path.relative_to(ROOT)}")
+    return 1 if stale and "--write" not in sys.argv[1:] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,17 @@
+"""Fixtures of the whole suite."""
+
+from __future__ import annotations
+
+import os
+import secrets
+
+import numpy as np
+import pytest
+
+
+@pytest.fixture
+def rng(request: pytest.FixtureRequest) -> np.random.Generator:
+    """Fresh random numbers; the seed is printed with a failure and KOGAGENT_TEST_SEED repeats it."""
+    seed = int(os.environ.get("KOGAGENT_TEST_SEED", secrets.randbits(32)))
+    request.node.add_report_section("setup", "seed", f"KOGAGENT_TEST_SEED={seed}")
+    return np.random.default_rng(seed)

@@ -1,0 +1,91 @@
+"""The import rule: who may know whom. Read from the source, so that a lazy import counts too."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parent.parent / "kogagent"
+
+# A module (or everything below a package) -> what of ours it may import, itself aside.
+ALLOWED: dict[str, set[str]] = {
+    "types": set(),
+    "errors": set(),
+    "spec": {"errors"},
+    "tokenizer": {"types", "errors", "spec"},
+    "chat": {"types", "errors", "spec", "tokenizer"},
+    "tools": {"types", "errors"},
+    "loop": {"types", "errors"},
+    "kernels": {"spec", "errors"},
+    "engine": {"spec", "errors", "types.FinishReason"},
+    "local": {"engine", "chat", "tokenizer", "loop.protocols", "types", "errors", "spec"},
+}
+# One file that may know more than its package, each with the reason.
+EXTRA: dict[str, set[str]] = {
+    "engine.backends.cuda": {"kernels"},  # the one place where the engine meets a device program
+    "loop.agent": {"tools"},  # an Agent is built from functions; the loop itself sees the Tools protocol
+}
+HEAVY = ("torch", "triton", "cupy", "transformers", "tokenizers", "pydantic", "numpy", "jinja2")
+
+
+def _modules() -> list[tuple[str, Path]]:
+    out = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(PACKAGE).with_suffix("").parts
+        out.append((".".join(p for p in parts if p != "__init__"), path))
+    return out
+
+
+def _imports(name: str, path: Path) -> list[tuple[int, str]]:
+    """(line, dotted name below kogagent) of every import of ours, names of `from x import y` included."""
+    found = []
+    is_package = path.name == "__init__.py"
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found += [(node.lineno, alias.name) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                parts = ["kogagent", *filter(None, name.split("."))]
+                keep = len(parts) - node.level + (1 if is_package else 0)
+                base = ".".join([*parts[:keep], *filter(None, [node.module])])
+            found += [(node.lineno, f"{base}.{alias.name}") for alias in node.names]
+    return [(line, full.removeprefix("kogagent.")) for line, full in found if full.startswith("kogagent.")]
+
+
+def _inside(target: str, allowed: str) -> bool:
+    return target == allowed or target.startswith(allowed + ".")
+
+
+@pytest.mark.parametrize("layer", sorted(ALLOWED))
+def test_a_layer_imports_only_what_the_rule_allows(layer: str) -> None:
+    files = [(name, path) for name, path in _modules() if _inside(name, layer)]
+    assert files, f"no module of the layer {layer!r} was found: the rule would check nothing"
+    broken = []
+    for name, path in files:
+        allowed = ALLOWED[layer] | EXTRA.get(name, set()) | {layer}
+        for line, target in _imports(name, path):
+            if not any(_inside(target, a) for a in allowed):
+                broken.append(f"{path.relative_to(PACKAGE.parent)}:{line} imports kogagent.{target}")
+    assert not broken, "\n".join(broken)
+
+
+def test_importing_the_package_loads_nothing_heavy() -> None:
+    code = (
+        "import sys, kogagent\n"
+        f"print([name for name in {HEAVY!r} if name in sys.modules])\n"
+        "print(all(hasattr(kogagent, name) for name in kogagent.__all__))"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert out.splitlines() == ["[]", "True"]
+
+
+def test_a_name_that_does_not_exist_is_an_attribute_error() -> None:
+    import kogagent
+
+    with pytest.raises(AttributeError, match="no_such_name"):
+        _ = kogagent.no_such_name
