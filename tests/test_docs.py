@@ -1,4 +1,4 @@
-"""What README and docs say is run: Python blocks execute, figures equal the recorded results, links lead somewhere."""
+"""README and docs are run: Python blocks execute, figures equal recorded results, links lead somewhere."""
 
 from __future__ import annotations
 
