@@ -64,6 +64,9 @@ class DecodePlan:
     history: ids whose repetition is penalised, the whole sequence so far; unread when the penalty is 1.
     stop_ids end the segment and are emitted as its last token. max_tokens >= 1 counts emitted ids.
     force: whether forced runs are taken without sampling; the text is the same either way.
+    legal_ids: ids at or above it are never emitted, whatever their logits (a model's logits may be wider than
+    its tokenizer); 0 means all of the model's vocabulary.
+    The segment takes the matcher over and advances it.
     """
 
     sampling: SamplingParams
@@ -72,6 +75,7 @@ class DecodePlan:
     history: tuple[int, ...] = ()
     matcher: TokenMatcher | None = None
     force: bool = True
+    legal_ids: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +89,11 @@ class Emitted:
 
 @dataclass(frozen=True, slots=True)
 class DecodeStats:
-    """What the segment cost so far. steps: passes of the model, the first (over the pending ids) included."""
+    """What the segment cost so far. steps: passes of the model, the first (over the pending ids) included.
+
+    The time of a first pass over several pending ids is prefill_s; that of a later pass is shared between
+    forced_s and sampled_s by its rows: forced ids against the sampled one.
+    """
 
     prefill_s: float
     sampled_s: float
@@ -115,6 +123,11 @@ class KV(Protocol):
 
 class Decode(Protocol):
     """One running segment."""
+
+    @property
+    def resident(self) -> bool:
+        """True when the segment holds the device until it ends, so that nothing else may be asked of the
+        backend meanwhile; False when other segments may take turns with it between two `wait`s."""
 
     def drain_nowait(self) -> list[Emitted]:
         """Ids emitted since the last call, in order. Never blocks."""
@@ -155,8 +168,12 @@ class Backend(Protocol):
         """Append ids to the cache without sampling. ContextError when they do not fit."""
 
     def decode(self, kv: KV, ids: Sequence[int], plan: DecodePlan) -> Decode:
-        """Run the pending ids (at least one) and start emitting. Ends with "context" when the
-        cache is full."""
+        """Run the pending ids (at least one) and start emitting.
+
+        An id may be emitted while all ids before it fit the cache: a cache of C ids and a sequence of n gives
+        at most C - n + 1 more, then the segment ends with "context". ContextError when the pending ids
+        themselves do not fit. A forced run is emitted at once and joins the pending ids of the next pass.
+        """
 
     def logits(self, kv: KV, ids: Sequence[int]) -> npt.NDArray[np.float32]:
         """Append ids and return their logits [len(ids), V], FP32. For tests and scoring."""

@@ -10,7 +10,13 @@ twin is csrc/head.cuh; both must change together.
     G    = -log(-log(u))
     id   = argmax over kept tokens of logit / temperature + G (ties: the lowest id)
 
-Order: repetition penalty, mask, temperature, top-k, top-p, min-p, draw. Greedy is temperature 0.
+`position` is the index the drawn id gets in its sequence: the number of ids before it.
+
+Order: repetition penalty, mask, temperature, top-k, top-p, min-p, draw. Greedy is temperature 0 and stops after
+the mask. Each filter is a threshold, so that it needs no order among equals:
+    top-k  keeps z_i >= the k-th largest z (equals of the k-th all stay)
+    top-p  keeps i while the mass of tokens with larger z is < top_p (softmax over what top-k left)
+    min-p  keeps z_i >= max z + log(min_p)
 """
 
 from __future__ import annotations
