@@ -23,11 +23,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
-from kogagent.errors import InputError
+from kogagent.errors import InputError, ModelError
 
 _M64 = (1 << 64) - 1
 
@@ -53,28 +54,22 @@ class SamplingParams:
             if not ok:
                 raise InputError(f"SamplingParams.{field}={getattr(self, field)!r}: {rule}")
 
+        def number(value: object) -> bool:
+            return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+        def integer(value: object) -> bool:
+            return isinstance(value, int) and not isinstance(value, bool)
+
+        check(number(self.temperature) and self.temperature >= 0, "temperature", "must be a number >= 0")
+        check(integer(self.top_k) and self.top_k >= 0, "top_k", "must be an integer >= 0 (0 keeps all)")
+        check(number(self.top_p) and 0 < self.top_p <= 1, "top_p", "must lie in (0, 1]")
+        check(number(self.min_p) and 0 <= self.min_p <= 1, "min_p", "must lie in [0, 1]")
         check(
-            math.isfinite(self.temperature) and self.temperature >= 0,
-            "temperature",
-            "must be a number >= 0",
-        )
-        check(
-            isinstance(self.top_k, int) and self.top_k >= 0,
-            "top_k",
-            "must be an integer >= 0 (0 keeps all)",
-        )
-        check(0 < self.top_p <= 1, "top_p", "must lie in (0, 1]")
-        check(0 <= self.min_p <= 1, "min_p", "must lie in [0, 1]")
-        check(
-            math.isfinite(self.repetition_penalty) and self.repetition_penalty > 0,
+            number(self.repetition_penalty) and self.repetition_penalty > 0,
             "repetition_penalty",
             "must be a number > 0 (1 changes nothing)",
         )
-        check(
-            isinstance(self.seed, int) and 0 <= self.seed <= _M64,
-            "seed",
-            "must be an integer in 0 .. 2**64-1",
-        )
+        check(integer(self.seed) and 0 <= self.seed <= _M64, "seed", "must be an integer in 0 .. 2**64-1")
 
 
 def _splitmix64(x: int) -> int:
@@ -104,3 +99,109 @@ def gumbel(seed: int, position: int, ids: npt.NDArray[np.integer]) -> npt.NDArra
     bits = _mix(_mix(ids.astype(np.uint32) ^ np.uint32(low)) + np.uint32(high))
     u = (bits.astype(np.float64) + 0.5) * 2.0**-32
     return (-np.log(-np.log(u))).astype(np.float32)
+
+
+def legal_mask(mask: npt.NDArray[np.uint32], size: int) -> npt.NDArray[np.bool_]:
+    """Bits of a token bit set as booleans [size]; ids past the end of the set are not legal."""
+    bits = np.unpackbits(np.ascontiguousarray(mask, dtype="<u4").view(np.uint8), bitorder="little")
+    legal = np.zeros(size, dtype=np.bool_)
+    legal[: min(size, bits.size)] = bits[:size]
+    return legal
+
+
+def log_softmax_at(logits: npt.NDArray[np.float32], token: int) -> float:
+    """Log-probability of one id under the whole row of logits."""
+    top = logits.max()
+    return float(logits[token] - top) - math.log(float(np.exp(logits - top).sum(dtype=np.float64)))
+
+
+def choose(
+    logits: npt.NDArray[np.float32],
+    params: SamplingParams,
+    position: int,
+    seen: npt.NDArray[np.bool_] | None = None,
+    mask: npt.NDArray[np.uint32] | None = None,
+    legal_ids: int = 0,
+) -> tuple[int, float]:
+    """The id at `position`, and its log-probability under the model's own logits.
+
+    logits [V]; seen [V] marks ids whose repetition is penalised, unread when the penalty is 1; mask: bit set of
+    legal ids, None for all; ids at or above legal_ids never (0: V). Changes none of its arguments.
+    Raises ModelError for NaN or infinite logits, and when no legal id has a finite logit.
+    """
+    top = logits.max()  # NaN wins a maximum
+    if not math.isfinite(top):
+        _refuse(logits, position)
+    size = min(legal_ids, logits.size) if legal_ids else logits.size
+    x = logits[:size]
+    if params.repetition_penalty != 1.0 and seen is not None:
+        x = _penalised(x, seen[:size], params.repetition_penalty)
+    ids: npt.NDArray[np.intp] | None = None  # None: every id of x, in order
+    if mask is not None:
+        ids = np.flatnonzero(legal_mask(mask, size))
+        if not ids.size:
+            raise ModelError(f"no id is legal at position {position}: the grammar allows nothing here")
+        x = x[ids]
+    if params.temperature == 0.0:
+        best = int(x.argmax())
+        finite = bool(np.isfinite(x[best]))
+    else:
+        best, finite = _draw(x, ids, params, position)
+    if not finite:
+        raise ModelError(f"no legal id at position {position} has a finite logit")
+    token = best if ids is None else int(ids[best])
+    return token, log_softmax_at(logits, token)
+
+
+def _draw(
+    x: npt.NDArray[np.float32], ids: npt.NDArray[np.intp] | None, params: SamplingParams, position: int
+) -> tuple[int, bool]:
+    """(index into x, whether its logit is finite). ids are the token ids of x, None for 0, 1, 2…"""
+    z = x / np.float32(params.temperature)
+    top = z.max()
+    if not np.isfinite(top):
+        return 0, False
+    kept = np.flatnonzero(z >= _threshold(z, top, params))
+    noisy = z[kept] + gumbel(params.seed, position, kept if ids is None else ids[kept])
+    return int(kept[noisy.argmax()]), True
+
+
+def _threshold(z: npt.NDArray[np.float32], top: np.float32, params: SamplingParams) -> np.float32:
+    """The smallest z that top-k, top-p and min-p all keep."""
+    least = np.float32(-np.inf)
+    if 0 < params.top_k < z.size:
+        least = np.partition(z, z.size - params.top_k)[z.size - params.top_k]
+    if params.top_p < 1.0:
+        falling = np.sort(z[z >= least])[::-1]
+        mass = np.cumsum(np.exp(falling - top, dtype=np.float64))
+        # Past the first place where the mass reaches top_p, only equals of that place stay.
+        last = int(np.searchsorted(mass, params.top_p * mass[-1]))
+        least = falling[min(last, falling.size - 1)]
+    if params.min_p > 0.0:
+        least = max(least, np.float32(top + np.float32(math.log(params.min_p))))
+    # -inf itself is never kept: such an id has no probability.
+    return max(least, np.finfo(np.float32).min)
+
+
+def _penalised(
+    x: npt.NDArray[np.float32], seen: npt.NDArray[np.bool_], penalty: float
+) -> npt.NDArray[np.float32]:
+    x = x.copy()
+    old = x[seen]
+    x[seen] = np.where(old > 0, old / np.float32(penalty), old * np.float32(penalty))
+    return x
+
+
+def _refuse(logits: npt.NDArray[np.float32], position: int) -> NoReturn:
+    nan = np.flatnonzero(np.isnan(logits))
+    if nan.size:
+        raise ModelError(
+            f"the logits at position {position} are NaN for {nan.size} of {logits.size} ids, first id {nan[0]}. "
+            "The weights hold NaN or overflow in this dtype: check the checkpoint, or load with dtype='float32'."
+        )
+    if np.isposinf(logits).any():
+        raise ModelError(
+            f"the logit of id {int(logits.argmax())} at position {position} is infinite: the model overflows in "
+            "this dtype. Load with dtype='float32'."
+        )
+    raise ModelError(f"every logit at position {position} is -inf: the model gives no next id")

@@ -1,0 +1,160 @@
+"""The segment loop of backends that compute on the host: sample, force, stop. Knows no weights, no layers.
+
+One pass of the model covers every pending id, so that a forced run costs no pass of its own: its ids and the
+sampled one before it are the rows of the next.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from kogagent.engine.backend import KV, Backend, DecodePlan, DecodeStats, Emitted
+from kogagent.engine.sampling import choose
+from kogagent.errors import ContextError, InputError
+from kogagent.types import FinishReason
+
+
+class HostBackend(Backend, Protocol):
+    """A backend whose decode segments are `HostDecode`."""
+
+    def last_logits(self, kv: KV, ids: Sequence[int]) -> npt.NDArray[np.float32]:
+        """Append ids to the cache and return the logits [V] of the last, FP32."""
+
+
+class HostDecode:
+    """One segment, computed step by step inside `wait`. Every step but a last one of forced ids is one pass.
+
+    Raises ContextError when the pending ids do not fit the cache, InputError for a plan that cannot run.
+    """
+
+    resident = False
+
+    def __init__(self, backend: HostBackend, kv: KV, ids: Sequence[int], plan: DecodePlan) -> None:
+        vocab = backend.spec.vocab_size
+        check_pending(kv, ids, vocab)
+        if plan.max_tokens < 1:
+            raise InputError(f"max_tokens={plan.max_tokens}: must be at least 1")
+        self._backend, self._kv, self._plan = backend, kv, plan
+        self._pending = list(ids)
+        self._new_pending = 0  # how many of them are forced ids of this segment
+        self._room = plan.max_tokens
+        self._seen: npt.NDArray[np.bool_] | None = None
+        if plan.sampling.repetition_penalty != 1.0:
+            self._seen = np.zeros(vocab, dtype=np.bool_)
+            self._seen[[i for i in plan.history if 0 <= i < vocab]] = True
+            self._seen[self._pending] = True
+        self._out: list[Emitted] = []
+        self._stop = threading.Event()
+        self._reason: FinishReason | None = None
+        self._prefill_s = self._sampled_s = self._forced_s = 0.0
+        self._steps = 0
+        self._first = True
+
+    def drain_nowait(self) -> list[Emitted]:
+        out, self._out = self._out, []
+        return out
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    @property
+    def reason(self) -> FinishReason | None:
+        return self._reason
+
+    @property
+    def stats(self) -> DecodeStats:
+        return DecodeStats(self._prefill_s, self._sampled_s, self._forced_s, self._steps)
+
+    def wait(self, seconds: float) -> None:
+        """One step: at most one pass of the model, whatever `seconds` says."""
+        if self._reason is not None:
+            return
+        if self._stop.is_set():
+            self._reason = "cancelled"
+            return
+        if self._first:
+            self._first = False
+            self._take_forced()  # a run that opens the segment shares the first pass with the prompt
+            if self._reason is not None:
+                return
+        self._pass()
+        if self._reason is None:
+            self._take_forced()
+
+    def _pass(self) -> None:
+        """Run the pending ids and sample one."""
+        forced = self._new_pending
+        is_prompt = self._steps == 0 and len(self._pending) - forced > 1
+        started = time.perf_counter()
+        logits = self._backend.last_logits(self._kv, self._pending)
+        matcher = self._plan.matcher
+        token, logprob = choose(
+            logits,
+            self._plan.sampling,
+            self._kv.length,
+            self._seen,
+            None if matcher is None else matcher.mask(),
+            self._plan.legal_ids,
+        )
+        elapsed = time.perf_counter() - started
+        if is_prompt:
+            self._prefill_s += elapsed
+        else:
+            share = forced / (forced + 1)
+            self._forced_s += elapsed * share
+            self._sampled_s += elapsed * (1 - share)
+        self._steps += 1
+        self._pending, self._new_pending = [], 0
+        self._emit(token, logprob, forced=False)
+
+    def _take_forced(self) -> None:
+        """Emit what the grammar leaves no choice about; end where it allows nothing more."""
+        matcher = self._plan.matcher
+        if matcher is None:
+            return
+        while self._reason is None and not matcher.finished:
+            run = matcher.forced() if self._plan.force else ()
+            if not run:
+                return
+            for token in run:
+                self._emit(token, 0.0, forced=True)
+                if self._reason is not None:
+                    return
+        if self._reason is None:
+            self._reason = "grammar"
+
+    def _emit(self, token: int, logprob: float, *, forced: bool) -> None:
+        if self._plan.matcher is not None:
+            self._plan.matcher.advance(token)
+        self._pending.append(token)
+        self._new_pending += forced
+        if self._seen is not None:
+            self._seen[token] = True
+        self._out.append(Emitted(token, logprob, forced))
+        self._room -= 1
+        if token in self._plan.stop_ids:
+            self._reason = "stop"
+        elif self._room == 0:
+            self._reason = "length"
+        elif self._kv.length + len(self._pending) > self._kv.capacity:
+            self._reason = "context"
+
+
+def check_pending(kv: KV, ids: Sequence[int], vocab_size: int) -> None:
+    """Refuse, before any work, ids that cannot be decoded: none, out of the vocabulary, past the cache's end."""
+    if not ids:
+        raise InputError("decode needs at least one pending id: append the prompt first")
+    wrong = next((i for i in ids if not 0 <= i < vocab_size), None)
+    if wrong is not None:
+        raise InputError(f"token id {wrong} lies outside the model's vocabulary of {vocab_size}")
+    if kv.length + len(ids) > kv.capacity:
+        raise ContextError(
+            f"{len(ids)} ids after the {kv.length} already there do not fit a context of {kv.capacity}. "
+            "Shorten the prompt or rewind the session."
+        )
