@@ -12,8 +12,8 @@ twin is csrc/head.cuh; both must change together.
 
 `position` is the index the drawn id gets in its sequence: the number of ids before it.
 
-Order: repetition penalty, mask, temperature, top-k, top-p, min-p, draw. Greedy is temperature 0 and stops after
-the mask. Each filter is a threshold, so that it needs no order among equals:
+Order: repetition penalty, mask, temperature, top-k, top-p, min-p, draw. Greedy is temperature 0 and stops
+after the mask. Each filter is a threshold, so that it needs no order among equals:
     top-k  keeps z_i >= the k-th largest z (equals of the k-th all stay)
     top-p  keeps i while the mass of tokens with larger z is < top_p (softmax over what top-k left)
     min-p  keeps z_i >= max z + log(min_p)
@@ -125,8 +125,8 @@ def choose(
 ) -> tuple[int, float]:
     """The id at `position`, and its log-probability under the model's own logits.
 
-    logits [V]; seen [V] marks ids whose repetition is penalised, unread when the penalty is 1; mask: bit set of
-    legal ids, None for all; ids at or above legal_ids never (0: V). Changes none of its arguments.
+    logits [V]; seen [V] marks ids whose repetition is penalised, unread when the penalty is 1; mask: bit
+    set of legal ids, None for all; ids at or above legal_ids never (0: V). Changes none of its arguments.
     Raises ModelError for NaN or infinite logits, and when no legal id has a finite logit.
     """
     top = logits.max()  # NaN wins a maximum
@@ -136,34 +136,27 @@ def choose(
     x = logits[:size]
     if params.repetition_penalty != 1.0 and seen is not None:
         x = _penalised(x, seen[:size], params.repetition_penalty)
-    ids: npt.NDArray[np.intp] | None = None  # None: every id of x, in order
     if mask is not None:
-        ids = np.flatnonzero(legal_mask(mask, size))
-        if not ids.size:
+        legal = legal_mask(mask, size)
+        if not legal.any():
             raise ModelError(f"no id is legal at position {position}: the grammar allows nothing here")
-        x = x[ids]
-    if params.temperature == 0.0:
-        best = int(x.argmax())
-        finite = bool(np.isfinite(x[best]))
-    else:
-        best, finite = _draw(x, ids, params, position)
-    if not finite:
+        x = np.where(legal, x, np.float32(-np.inf))
+    token = int(x.argmax())
+    if not np.isfinite(x[token]):
         raise ModelError(f"no legal id at position {position} has a finite logit")
-    token = best if ids is None else int(ids[best])
+    if params.temperature > 0.0:
+        token = _draw(x, x[token], params, position)
     return token, log_softmax_at(logits, token)
 
 
-def _draw(
-    x: npt.NDArray[np.float32], ids: npt.NDArray[np.intp] | None, params: SamplingParams, position: int
-) -> tuple[int, bool]:
-    """(index into x, whether its logit is finite). ids are the token ids of x, None for 0, 1, 2…"""
-    z = x / np.float32(params.temperature)
-    top = z.max()
-    if not np.isfinite(top):
-        return 0, False
-    kept = np.flatnonzero(z >= _threshold(z, top, params))
-    noisy = z[kept] + gumbel(params.seed, position, kept if ids is None else ids[kept])
-    return int(kept[noisy.argmax()]), True
+def _draw(x: npt.NDArray[np.float32], top: np.float32, params: SamplingParams, position: int) -> int:
+    """The id drawn from x [V], -inf where an id is not legal; top is its largest, finite."""
+    temperature = np.float32(params.temperature)
+    ids = np.flatnonzero(x > -np.inf)
+    z = x[ids] / temperature
+    keep = z >= _threshold(z, top / temperature, params)
+    ids, z = ids[keep], z[keep]
+    return int(ids[(z + gumbel(params.seed, position, ids)).argmax()])
 
 
 def _threshold(z: npt.NDArray[np.float32], top: np.float32, params: SamplingParams) -> np.float32:
@@ -179,8 +172,7 @@ def _threshold(z: npt.NDArray[np.float32], top: np.float32, params: SamplingPara
         least = falling[min(last, falling.size - 1)]
     if params.min_p > 0.0:
         least = max(least, np.float32(top + np.float32(math.log(params.min_p))))
-    # -inf itself is never kept: such an id has no probability.
-    return max(least, np.finfo(np.float32).min)
+    return least
 
 
 def _penalised(
@@ -196,12 +188,12 @@ def _refuse(logits: npt.NDArray[np.float32], position: int) -> NoReturn:
     nan = np.flatnonzero(np.isnan(logits))
     if nan.size:
         raise ModelError(
-            f"the logits at position {position} are NaN for {nan.size} of {logits.size} ids, first id {nan[0]}. "
-            "The weights hold NaN or overflow in this dtype: check the checkpoint, or load with dtype='float32'."
+            f"the logits at position {position} are NaN for {nan.size} of {logits.size} ids, first id {nan[0]}."
+            " The weights hold NaN or overflow in this dtype: check the checkpoint, or load it in float32."
         )
     if np.isposinf(logits).any():
         raise ModelError(
-            f"the logit of id {int(logits.argmax())} at position {position} is infinite: the model overflows in "
-            "this dtype. Load with dtype='float32'."
+            f"the logit of id {int(logits.argmax())} at position {position} is infinite: the model overflows"
+            " in this dtype. Load it in float32."
         )
     raise ModelError(f"every logit at position {position} is -inf: the model gives no next id")

@@ -1,4 +1,4 @@
-"""Choosing a token: against an independent implementation, and against the distribution it claims to draw from."""
+"""Choosing a token: against an independent implementation, and against the distribution it draws from."""
 
 from __future__ import annotations
 

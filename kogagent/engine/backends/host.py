@@ -147,7 +147,7 @@ class HostDecode:
 
 
 def check_pending(kv: KV, ids: Sequence[int], vocab_size: int) -> None:
-    """Refuse, before any work, ids that cannot be decoded: none, out of the vocabulary, past the cache's end."""
+    """Refuse, before any work, ids that cannot be decoded: none, unknown ones, more than fit the cache."""
     if not ids:
         raise InputError("decode needs at least one pending id: append the prompt first")
     wrong = next((i for i in ids if not 0 <= i < vocab_size), None)
