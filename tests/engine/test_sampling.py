@@ -191,7 +191,7 @@ def test_ids_past_the_tokenizer_are_never_chosen(temperature: float) -> None:
 def test_nan_is_an_error_that_says_where(temperature: float) -> None:
     row = np.zeros(10, dtype=np.float32)
     row[[3, 6]] = np.nan
-    with pytest.raises(ModelError, match=r"position 41 are NaN for 2 of 10 ids, first id 3"):
+    with pytest.raises(ModelError, match=r"position 41 are NaN for 2 of 10 ids, first 3"):
         choose(row, SamplingParams(temperature=temperature), 41)
 
 
