@@ -11,9 +11,10 @@ A plain transformer is L=1, delay=0.
 
 from __future__ import annotations
 
+import hashlib
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
@@ -29,6 +30,24 @@ class RopeScaling:
     high_freq_factor: float
     original_context: int
 
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.factor) and self.factor >= 1):
+            raise ConfigError(f"RopeScaling.factor={self.factor!r} must be a number >= 1")
+        if not 0 < self.low_freq_factor < self.high_freq_factor < math.inf:
+            raise ConfigError(
+                f"RopeScaling needs 0 < low_freq_factor < high_freq_factor, "
+                f"got {self.low_freq_factor!r} and {self.high_freq_factor!r}"
+            )
+        if self.original_context < 1:
+            raise ConfigError(f"RopeScaling.original_context={self.original_context!r} must be positive")
+
+    def divisor(self, frequency: float) -> float:
+        """What a frequency (radians a position) is divided by: 1 .. factor."""
+        turns = self.original_context * frequency / (2 * math.pi)  # in the original context
+        ramp = (turns - self.low_freq_factor) / (self.high_freq_factor - self.low_freq_factor)
+        kept = min(max(ramp, 0.0), 1.0)
+        return 1.0 / (kept + (1.0 - kept) / self.factor)
+
 
 @dataclass(frozen=True)
 class ModelSpec:
@@ -41,6 +60,8 @@ class ModelSpec:
     second time at n+delay; weights trained that way need it.
     residual "ladder": every module reads the stream before the previous module's full sum has landed
     (Ladder Residual); delay must be 0.
+    comm_attention, comm_mlp: False where that kind of module is never sent to other lanes; its own output is
+    then scaled by sqrt(L) in layers n >= delay too.
     head: "replicate" norms each lane, takes the mean over lanes, full head; "vocab_parallel": lane l's
     normed stream gives the logits of rows [l*V/L, (l+1)*V/L); "sum": sum of lanes, norm, head.
     windows[n]: key visible while q - k < windows[n]; 0 is full causal attention.
@@ -116,12 +137,21 @@ class ModelSpec:
             raise ConfigError(f"residual={self.residual!r} must be 'standard' or 'ladder'")
         if self.residual == "ladder" and self.delay:
             raise ConfigError("residual='ladder' needs delay=0")
+        if self.residual == "ladder" and not (self.comm_attention and self.comm_mlp):
+            raise ConfigError("residual='ladder' needs comm_attention and comm_mlp: every sum lands")
         if self.early_resent and self.early != "present":
             raise ConfigError("early_resent needs early='present'")
         if not (math.isfinite(self.norm_eps) and self.norm_eps > 0):
             raise ConfigError(f"norm_eps={self.norm_eps!r} must be a positive number")
         if not (math.isfinite(self.rope_theta) and self.rope_theta > 0):
             raise ConfigError(f"rope_theta={self.rope_theta!r} must be a positive number")
+
+    def rope_frequencies(self) -> tuple[float, ...]:
+        """Radians a position of pair i, [h/2]: theta**(-2i/h), scaled as Llama 3 does where the spec says so."""
+        frequencies = [self.rope_theta ** (-2 * i / self.head_dim) for i in range(self.head_dim // 2)]
+        if self.rope_scaling is None:
+            return tuple(frequencies)
+        return tuple(f / self.rope_scaling.divisor(f) for f in frequencies)
 
     # ── per lane ──
     @property
@@ -206,11 +236,15 @@ class Vocabulary:
     bytes are never text a grammar may spell with it: special ids match only where a grammar names them.
     Ids at or above len(tokens) exist in some models' logits and are never legal.
     end_ids end a turn.
+    encode: the tokenizer's own text -> ids for text that continues a text: special names stay text, nothing is
+    put in front. A grammar needs it to know which ids a forced text is made of; without it, ids are forced only
+    where no other id is legal.
     """
 
     tokens: tuple[bytes, ...]
     special: frozenset[int]
     end_ids: tuple[int, ...]
+    encode: Callable[[str], Sequence[int]] | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         bad = [i for i in (*self.special, *self.end_ids) if not 0 <= i < len(self.tokens)]
@@ -221,6 +255,13 @@ class Vocabulary:
 
     def __len__(self) -> int:
         return len(self.tokens)
+
+    @cached_property
+    def digest(self) -> str:
+        """Names this vocabulary in caches: equal for equal tokens, special ids and end ids."""
+        hashed = hashlib.sha256(repr((sorted(self.special), self.end_ids)).encode())
+        hashed.update(b"".join(len(token).to_bytes(4, "little") + token for token in self.tokens))
+        return hashed.hexdigest()
 
     def decode(self, ids: Sequence[int]) -> bytes:
         """The bytes of ordinary ids; special ids add nothing."""
