@@ -11,10 +11,11 @@ A plain transformer is L=1, delay=0.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
@@ -236,15 +237,15 @@ class Vocabulary:
     bytes are never text a grammar may spell with it: special ids match only where a grammar names them.
     Ids at or above len(tokens) exist in some models' logits and are never legal.
     end_ids end a turn.
-    encode: the tokenizer's own text -> ids for text that continues a text: special names stay text, nothing is
-    put in front. A grammar needs it to know which ids a forced text is made of; without it, ids are forced only
-    where no other id is legal.
+    encode: the tokenizer's own text -> ids for text that continues a text: special names stay text, nothing
+    is put in front. A grammar needs it to know which ids a forced text is made of; without it, ids are forced
+    only where no other id is legal.
     """
 
     tokens: tuple[bytes, ...]
     special: frozenset[int]
     end_ids: tuple[int, ...]
-    encode: Callable[[str], Sequence[int]] | None = field(default=None, compare=False, repr=False)
+    encode: Callable[[str], Sequence[int]] | None = dataclasses.field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         bad = [i for i in (*self.special, *self.end_ids) if not 0 <= i < len(self.tokens)]
