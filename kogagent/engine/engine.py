@@ -1,0 +1,96 @@
+"""The engine as its users inside the package see it: open sessions, count, close. Token ids only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import TracebackType
+
+from kogagent.engine.backend import Backend
+from kogagent.engine.kv import Shelf
+from kogagent.engine.session import Counters, Meter, Session
+from kogagent.engine.worker import Worker
+from kogagent.errors import InputError
+from kogagent.spec import ModelSpec
+
+
+class EngineCore:
+    """A loaded model, the thread that owns it, and the caches of past sessions.
+
+    make_backend runs on that thread; what it raises is raised here. kept_caches bounds the memory that closed
+    sessions leave behind for prefix reuse.
+    """
+
+    def __init__(self, make_backend: Callable[[], Backend], *, kept_caches: int = 2) -> None:
+        if kept_caches < 0:
+            raise InputError(f"kept_caches={kept_caches!r}: must be >= 0")
+        self._worker = Worker()
+        try:
+            self._backend = self._worker.call_blocking(make_backend)
+        except BaseException:
+            self._worker.close()
+            raise
+        self._shelf = Shelf(self._backend, kept_caches)
+        self._meter = Meter()
+        shelf, backend = self._shelf, self._backend
+
+        def end() -> None:
+            shelf.clear()
+            backend.close()
+
+        self._worker.at_end(end)
+
+    @property
+    def spec(self) -> ModelSpec:
+        return self._backend.spec
+
+    @property
+    def backend_name(self) -> str:
+        return self._backend.name
+
+    @property
+    def counters(self) -> Counters:
+        """Of all streams of all sessions that have ended."""
+        return self._meter.total
+
+    @property
+    def closed(self) -> bool:
+        """Closed by its owner or by a device error."""
+        return self._worker.closed
+
+    def session(self, context: int | None = None) -> Session:
+        """A new conversation with room for `context` ids, by default all of the model's context.
+
+        Takes no memory before its first stream. Raises InputError for a context the model has not.
+        """
+        self._worker.check_open()
+        most = self.spec.context
+        if context is None:
+            context = most
+        if type(context) is not int or not 1 <= context <= most:
+            raise InputError(f"context={context!r}: must be an integer in 1 .. {most}, the model's context")
+        return Session(self._worker, self._backend, self._shelf, self._meter, context)
+
+    def close(self) -> None:
+        """Stop what runs at its next token border and give the device back. Idempotent; blocks
+        for that step."""
+        self._worker.close()
+
+    async def aclose(self) -> None:
+        """`close` without blocking the event loop."""
+        await self._worker.aclose()
+
+    def __enter__(self) -> EngineCore:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> EngineCore:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()

@@ -1,0 +1,430 @@
+"""One conversation: its ids, and the cache that holds a prefix of them. Token ids only.
+
+The ids are the truth; the cache follows. Appending, rewinding and syncing change the ids at once and touch no
+device. When a stream starts, the worker rewinds the cache to what is still true and runs what is not in it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import warnings
+import weakref
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+
+from kogagent.engine.backend import KV, Backend, Decode, DecodePlan, Emitted, TokenMatcher
+from kogagent.engine.kv import Shelf, common_prefix
+from kogagent.engine.sampling import SamplingParams
+from kogagent.engine.worker import Segment, Steps, Worker
+from kogagent.errors import ContextError, EngineClosedError, InputError
+from kogagent.types import FinishReason
+
+PREFILL_CHUNK = 256
+"""Ids one step of pre-fill runs: other sessions get their turn, and a cancelled one ends, at its border."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """What a stream, a session or an engine has done; they add. Seconds are time on the worker's thread.
+
+    reused + prefilled ids are prompts, sampled + forced ids were emitted and taken, steps are passes of the
+    model while decoding.
+    """
+
+    reused: int = 0
+    prefilled: int = 0
+    sampled: int = 0
+    forced: int = 0
+    steps: int = 0
+    prefill_s: float = 0.0
+    sampled_s: float = 0.0
+    forced_s: float = 0.0
+
+    def __add__(self, other: Counters) -> Counters:
+        return Counters(
+            self.reused + other.reused,
+            self.prefilled + other.prefilled,
+            self.sampled + other.sampled,
+            self.forced + other.forced,
+            self.steps + other.steps,
+            self.prefill_s + other.prefill_s,
+            self.sampled_s + other.sampled_s,
+            self.forced_s + other.forced_s,
+        )
+
+
+class Meter:
+    """A running sum of Counters; any thread may add."""
+
+    def __init__(self) -> None:
+        self.total = Counters()
+        self._lock = threading.Lock()
+
+    def add(self, counters: Counters) -> None:
+        with self._lock:
+            self.total += counters
+
+
+class Session:
+    """The token history of one conversation and its claim on a cache. Made by `EngineCore.session`.
+
+    Used by one task at a time, from one event loop at a time; while a stream is open everything else is
+    refused with InputError. After close: EngineClosedError.
+    """
+
+    def __init__(
+        self, worker: Worker, backend: Backend, shelf: Shelf, engine_meter: Meter, capacity: int
+    ) -> None:
+        self._worker, self._backend, self._shelf = worker, backend, shelf
+        self._meters = (Meter(), engine_meter)
+        self._capacity = capacity
+        self._ids: list[int] = []
+        self._kv: KV | None = None  # the worker's
+        self._true = 0  # whatever the cache holds up to here is the history's; past it nothing is known
+        self._stream: weakref.ref[SessionStream] | None = None  # weak, so that a dropped stream can say so
+        self._busy = False
+        self._closed = False
+
+    # ── the history ──
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        return tuple(self._ids)
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    @property
+    def capacity(self) -> int:
+        """The most ids a prompt may have here."""
+        return self._capacity
+
+    @property
+    def counters(self) -> Counters:
+        return self._meters[0].total
+
+    def append(self, ids: Iterable[int]) -> None:
+        """Add ids to the history. Raises ContextError with both numbers, InputError for an unknown id; then
+        nothing has changed."""
+        self._check_idle()
+        self._extend(self._checked(ids))
+
+    def rewind(self, length: int) -> None:
+        """Forget everything past the first `length` ids."""
+        self._check_idle()
+        if not 0 <= length <= len(self._ids):
+            raise InputError(f"rewind to {length}: the session has {len(self._ids)} ids")
+        self._cut(length)
+
+    def sync_to(self, ids: Sequence[int]) -> int:
+        """Make the history equal to ids, keeping the longest common prefix; returns its length."""
+        self._check_idle()
+        wanted = self._checked(ids)
+        if len(wanted) > self._capacity:
+            raise self._too_long(len(wanted))
+        kept = common_prefix(self._ids, wanted)
+        self._cut(kept)
+        self._extend(wanted[kept:])
+        return kept
+
+    async def fork(self) -> Session:
+        """A second session with the same history and a copy of the cache; each goes its own way."""
+        self._check_idle()
+        child = Session(self._worker, self._backend, self._shelf, self._meters[1], self._capacity)
+        child._ids, child._true = list(self._ids), self._true
+
+        def copy() -> None:
+            if self._kv is not None:
+                child._kv = self._kv.fork()
+
+        self._busy = True
+        try:
+            await self._worker.call(copy)
+        except BaseException:
+            child.close_soon()
+            raise
+        finally:
+            self._busy = False
+        return child
+
+    async def prefill(self) -> None:
+        """Run all ids but the last now, while there is time, instead of when the next stream starts."""
+        self._check_idle()
+        if not self._ids:
+            return
+        started = _Start(self._ids, self._claim())
+        self._busy = True
+        try:
+            await self._worker.call_in_steps(self._fill(started, keep=1))
+        finally:
+            self._busy = False
+            self._true = len(self._ids)
+            # Only the time: the ids count as reused or pre-filled when a stream asks for them.
+            self._count(Counters(prefill_s=started.seconds))
+
+    def stream(
+        self,
+        *,
+        sampling: SamplingParams | None = None,
+        stop_ids: Iterable[int] = (),
+        max_tokens: int | None = None,
+        matcher: TokenMatcher | None = None,
+        force: bool = True,
+        legal_ids: int = 0,
+    ) -> SessionStream:
+        """Continue the history. Nothing runs before the first batch is asked for.
+
+        max_tokens None: to the end of the context. The matcher is taken over. Raises InputError when there is
+        nothing to continue or a value is out of range, ContextError when the context is full.
+        """
+        self._check_idle()
+        if not self._ids:
+            raise InputError("the session is empty: append a prompt before streaming")
+        if len(self._ids) > self._capacity:
+            raise self._too_long(len(self._ids))
+        if max_tokens is not None and (type(max_tokens) is not int or max_tokens < 1):
+            raise InputError(f"max_tokens={max_tokens!r}: must be an integer >= 1, or None for all that fit")
+        params = sampling if sampling is not None else SamplingParams()
+        plan = DecodePlan(
+            sampling=params,
+            stop_ids=frozenset(stop_ids),
+            max_tokens=max_tokens if max_tokens is not None else self._capacity + 1,
+            history=tuple(self._ids) if params.repetition_penalty != 1.0 else (),
+            matcher=matcher,
+            force=force,
+            legal_ids=legal_ids,
+        )
+        stream = SessionStream(self, plan)
+        self._stream = weakref.ref(stream)
+        return stream
+
+    # ── closing ──
+
+    async def aclose(self) -> None:
+        """Stop an open stream, leave the cache to the engine for reuse. Idempotent."""
+        stream = self._open_stream()
+        if stream is not None:
+            await stream.aclose()
+        self.close_soon()
+
+    def close_soon(self) -> None:
+        """`aclose` without waiting: an open stream is stopped, the cache follows in its turn."""
+        if self._closed:
+            return
+        self._closed = True
+        stream = self._open_stream()
+        if stream is not None:
+            stream.abandon()
+        try:
+            self._worker.post(self._give_back)
+        except EngineClosedError:
+            self._kv = None  # the backend took its memory back already
+
+    def _give_back(self) -> None:
+        kv, self._kv = self._kv, None
+        if kv is not None:
+            self._shelf.put(kv, self._ids[: min(self._true, kv.length)])
+
+    async def __aenter__(self) -> Session:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    # ── inside ──
+
+    def _check_idle(self) -> None:
+        if self._closed:
+            raise EngineClosedError("the session is closed. Open a new one.")
+        self._worker.check_open()
+        if self._busy or self._open_stream() is not None:
+            raise InputError("the session is busy: finish or close its stream first")
+
+    def _open_stream(self) -> SessionStream | None:
+        return None if self._stream is None else self._stream()
+
+    def _checked(self, ids: Iterable[int]) -> list[int]:
+        out = list(ids)
+        vocab = self._backend.spec.vocab_size
+        if out and (min(out) < 0 or max(out) >= vocab):
+            wrong = next(i for i in out if not 0 <= i < vocab)
+            raise InputError(f"token id {wrong} lies outside the model's vocabulary of {vocab}")
+        return out
+
+    def _extend(self, ids: list[int]) -> None:
+        if len(self._ids) + len(ids) > self._capacity:
+            raise self._too_long(len(self._ids) + len(ids))
+        self._ids += ids
+
+    def _too_long(self, length: int) -> ContextError:
+        return ContextError(
+            f"the prompt has {length} tokens, the context holds {self._capacity}. "
+            "Shorten it, or rewind or close the session."
+        )
+
+    def _cut(self, length: int) -> None:
+        del self._ids[length:]
+        self._true = min(self._true, length)
+
+    def _count(self, counters: Counters) -> None:
+        for meter in self._meters:
+            meter.add(counters)
+
+    def _claim(self) -> int:
+        """How much of the cache is true for a job that starts now."""
+        if self._kv is None:
+            self._true = len(self._ids)  # it will be filled with these
+        return self._true
+
+    def _fill(self, started: _Start, keep: int) -> Steps[KV]:
+        """On the worker: lease a cache, rewind it to the truth, pre-fill until at most `keep` ids are left.
+
+        Reads the ids as they were when the job was made: the history may be changed once it is abandoned.
+        """
+        ids = started.ids
+        if self._kv is None:
+            self._kv = self._shelf.take(ids[:-1], self._capacity)
+        kv = self._kv
+        kv.rewind(min(started.true, kv.length, len(ids) - 1))
+        started.reused = kv.length
+        started.pending = len(ids) - kv.length
+        while len(ids) - kv.length > keep:
+            end = min(kv.length + PREFILL_CHUNK, len(ids) - keep)
+            begun = time.perf_counter()
+            self._backend.prefill(kv, ids[kv.length : end])
+            started.seconds += time.perf_counter() - begun
+            yield
+        return kv
+
+    def _begin(self, plan: DecodePlan, started: _Start) -> Steps[Decode]:
+        """On the worker: all up to a running Decode, which runs the last chunk of the prompt itself."""
+        kv = yield from self._fill(started, keep=PREFILL_CHUNK)
+        return self._backend.decode(kv, started.ids[kv.length :], plan)
+
+    def _commit(self, batch: Sequence[Emitted]) -> None:
+        self._ids += [e.id for e in batch]
+
+    def _stream_ended(self, counters: Counters, started: bool) -> None:
+        self._stream = None
+        self._count(counters)
+        if started:
+            # Whatever ran past the ids that were taken is cut off when the cache is next used.
+            self._true = len(self._ids)
+
+
+class _Start:
+    """What a job goes out from, and what the worker found and did before the first pass."""
+
+    def __init__(self, ids: Sequence[int], true: int) -> None:
+        self.ids = list(ids)
+        self.true = true
+        self.reused = 0
+        self.pending = 0
+        self.seconds = 0.0
+
+
+class SessionStream:
+    """Batches of emitted ids, as they come: an async iterator and a context manager.
+
+    An id belongs to the history from the moment its batch is handed over; leaving early stops at a token
+    border and forgets what was not handed over. Ends by `reason`.
+    """
+
+    def __init__(self, session: Session, plan: DecodePlan) -> None:
+        self._session, self._plan = session, plan
+        self._started: _Start | None = None
+        self._segment: Segment | None = None
+        self._sampled = self._forced = 0
+        self._done = False
+        self._reason: FinishReason | None = None
+
+    @property
+    def reason(self) -> FinishReason | None:
+        """Why it ended; None while it runs and after an error."""
+        return self._reason
+
+    @property
+    def counters(self) -> Counters:
+        """This stream's own."""
+        if self._segment is None or self._started is None:
+            return Counters()
+        stats = self._segment.stats
+        return Counters(
+            reused=self._started.reused,
+            prefilled=self._started.pending,
+            sampled=self._sampled,
+            forced=self._forced,
+            steps=stats.steps,
+            prefill_s=self._started.seconds + stats.prefill_s,
+            sampled_s=stats.sampled_s,
+            forced_s=stats.forced_s,
+        )
+
+    def __aiter__(self) -> SessionStream:
+        return self
+
+    async def __anext__(self) -> list[Emitted]:
+        if self._done:
+            raise StopAsyncIteration
+        if self._segment is None:
+            session = self._session
+            session._worker.check_open()
+            self._started = _Start(session._ids, session._claim())
+            self._segment = session._worker.segment(session._begin(self._plan, self._started))
+        try:
+            batch = await self._segment.next_batch()
+        except BaseException:
+            await self.aclose()
+            raise
+        if not batch:
+            self._finish(self._segment.reason)
+            raise StopAsyncIteration
+        self._session._commit(batch)
+        forced = sum(e.forced for e in batch)
+        self._forced += forced
+        self._sampled += len(batch) - forced
+        return batch
+
+    async def aclose(self) -> None:
+        """Stop at the next token border and wait for it. Idempotent."""
+        if self._done:
+            return
+        try:
+            if self._segment is not None:
+                await self._segment.aclose()
+        finally:
+            self._finish("cancelled" if self._segment is None else self._segment.reason)
+
+    def abandon(self) -> None:
+        """Ask for the end and wait for nothing; from any thread."""
+        if self._segment is not None:
+            self._segment.stop()
+        self._finish("cancelled")
+
+    def _finish(self, reason: FinishReason | None) -> None:
+        if not self._done:
+            self._done = True
+            self._reason = reason
+            self._session._stream_ended(self.counters, self._segment is not None)
+
+    async def __aenter__(self) -> SessionStream:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def __del__(self) -> None:
+        if not self._done and self._segment is not None:
+            warnings.warn(
+                "a stream was dropped before its end: use `async with`, or read it to the end",
+                ResourceWarning,
+                source=self,
+                stacklevel=2,
+            )
+            self.abandon()

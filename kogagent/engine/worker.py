@@ -1,0 +1,436 @@
+"""The one thread that owns the device. Knows jobs, segments and event loops; no tokens, no sessions.
+
+Every call into a backend is a job of this thread. Jobs take turns, first come first served, one step at a
+time; a segment that holds the device (`Decode.resident`) keeps its turn until it ends. The event loop never
+waits for the device: a consumer awaits a future, and is woken once for all that has arrived since it looked.
+
+A DeviceError poisons the worker: its thread ends, and every job, present and future, fails with
+EngineClosedError. Any other error belongs to the job that raised it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Generator
+from typing import Generic, Protocol, TypeAlias, TypeVar
+
+import anyio
+
+from kogagent.engine.backend import Decode, DecodeStats, Emitted
+from kogagent.errors import DeviceError, EngineClosedError, InputError
+from kogagent.types import FinishReason
+
+T = TypeVar("T")
+Steps: TypeAlias = Generator[None, None, T]
+"""Work in steps, run on the worker's thread; other jobs may run at each `yield`."""
+
+_WAIT_S = 0.1  # how long one `Decode.wait` may go without a token before the worker looks at its inbox
+_NO_STATS = DecodeStats(0.0, 0.0, 0.0, 0)
+
+
+class _Job(Protocol):
+    resident: bool
+
+    def step(self) -> bool:
+        """Do one step on the worker's thread; True when it was the last."""
+
+    def fail(self, error: BaseException) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+class _Queue:
+    """What the thread and its clients share. The thread holds this and no Worker, so that a forgotten engine
+    can be collected."""
+
+    def __init__(self, limit: int) -> None:
+        self.changed = threading.Condition()
+        self.limit = limit
+        self.inbox: deque[_Job] = deque()
+        self.jobs: set[_Job] = set()  # submitted, not ended
+        self.current: _Job | None = None
+        self.closing = False
+        self.failure: DeviceError | None = None
+        self.at_end: Callable[[], None] | None = None
+
+    def submit(self, job: _Job) -> None:
+        with self.changed:
+            if self.closing:
+                raise self.refusal()
+            if len(self.jobs) >= self.limit:
+                raise InputError(
+                    f"{len(self.jobs)} jobs already wait for the engine. Run fewer sessions at a time."
+                )
+            self.jobs.add(job)
+            self.inbox.append(job)
+            self.changed.notify()
+
+    def withdraw(self, job: _Job) -> bool:
+        """Take back a job the thread is not in the middle of; it will not be touched again. False for one
+        that is in its step or holds the device: it ends by itself after `stop`."""
+        with self.changed:
+            if job is self.current or job.resident:
+                return False
+            self.jobs.discard(job)
+            return True
+
+    def refusal(self) -> EngineClosedError:
+        if self.failure is None:
+            return EngineClosedError("the engine is closed. Load a new one.")
+        error = EngineClosedError(
+            f"an earlier device error closed the engine: {self.failure}. Load a new one."
+        )
+        error.__cause__ = self.failure
+        return error
+
+    def close(self, failure: DeviceError | None = None) -> None:
+        with self.changed:
+            self.closing = True
+            self.failure = self.failure or failure
+            for job in self.jobs:
+                if job is self.current or job.resident:
+                    job.stop()
+            self.changed.notify()
+
+
+def _serve(queue: _Queue) -> None:
+    """The thread: run jobs in turn until closed, then fail what is left."""
+    ready: deque[_Job] = deque()
+    while _serve_one(queue, ready):
+        pass
+    with queue.changed:
+        left = [job for job in ready if job in queue.jobs]
+    for job in left:
+        # A running segment holds the device: it was told to stop, let it.
+        while job.resident and queue.failure is None and not _step(queue, job):
+            pass
+        job.fail(queue.refusal())
+    queue.jobs.clear()
+    if queue.at_end is not None:
+        try:
+            queue.at_end()
+        except DeviceError as error:  # what a broken device says to its own closing adds nothing
+            queue.failure = queue.failure or error
+
+
+def _serve_one(queue: _Queue, ready: deque[_Job]) -> bool:
+    """Do one step of the next job; False when the queue is closed. Holds no job while it waits."""
+    with queue.changed:
+        while not (ready or queue.inbox or queue.closing):
+            queue.changed.wait()
+        ready.extend(queue.inbox)
+        queue.inbox.clear()
+        if queue.closing:
+            return False
+        job = ready.popleft()
+        if job not in queue.jobs:  # withdrawn
+            return True
+        queue.current = job
+    ended = _step(queue, job)
+    if not ended:
+        (ready.appendleft if job.resident else ready.append)(job)
+    with queue.changed:
+        queue.current = None
+    return True
+
+
+def _step(queue: _Queue, job: _Job) -> bool:
+    try:
+        ended = job.step()
+    except BaseException as error:
+        if isinstance(error, DeviceError) and not isinstance(error, EngineClosedError):
+            queue.close(error)
+        job.fail(error)
+        ended = True
+    if ended:
+        with queue.changed:
+            queue.jobs.discard(job)
+    return ended
+
+
+def _shut_down(queue: _Queue, thread: threading.Thread) -> None:
+    queue.close()
+    if thread is not threading.current_thread():
+        thread.join()
+
+
+async def _settled(future: asyncio.Future[None]) -> None:
+    """Wait for a future whatever cancellation comes meanwhile, then re-raise that cancellation."""
+    cancelled: asyncio.CancelledError | None = None
+    with anyio.CancelScope(shield=True):
+        while not future.done():
+            try:
+                await asyncio.wait([future])
+            except asyncio.CancelledError as error:
+                cancelled = error
+    if cancelled is not None:
+        raise cancelled
+
+
+class _Call(Generic[T]):
+    """A job whose result one coroutine awaits."""
+
+    resident = False
+
+    def __init__(self, steps: Steps[T]) -> None:
+        self._steps = steps
+        self._loop = asyncio.get_running_loop()
+        self.ended: asyncio.Future[None] = self._loop.create_future()
+        self._stopping = False
+        self._result: list[T] = []
+        self._error: BaseException | None = None
+
+    def step(self) -> bool:
+        try:
+            if not self._stopping:
+                next(self._steps)
+                return False
+        except StopIteration as end:
+            self._result.append(end.value)
+        _wake(self._loop, self.ended)
+        return True
+
+    def fail(self, error: BaseException) -> None:
+        self._error = error
+        _wake(self._loop, self.ended)
+
+    def stop(self) -> None:
+        """End at the next step border, without a result."""
+        self._stopping = True
+
+    def result(self) -> T:
+        if self._error is not None:
+            raise self._error
+        return self._result[0]
+
+
+class _BlockingCall(Generic[T]):
+    """A job whose result one thread waits for."""
+
+    resident = False
+
+    def __init__(self, function: Callable[[], T]) -> None:
+        self._function = function
+        self._ended = threading.Event()
+        self._result: list[T] = []
+        self._error: BaseException | None = None
+
+    def step(self) -> bool:
+        self._result.append(self._function())
+        self._ended.set()
+        return True
+
+    def fail(self, error: BaseException) -> None:
+        self._error = error
+        self._ended.set()
+
+    def stop(self) -> None:
+        """It is one step, and ends with it."""
+
+    def result(self) -> T:
+        self._ended.wait()
+        if self._error is not None:
+            raise self._error
+        return self._result[0]
+
+
+def _wake(loop: asyncio.AbstractEventLoop, future: asyncio.Future[None]) -> None:
+    def resolve() -> None:
+        if not future.done():
+            future.set_result(None)
+
+    try:
+        loop.call_soon_threadsafe(resolve)
+    except RuntimeError:  # that loop is closed: nobody waits any more
+        return
+
+
+class Segment:
+    """A decode segment as its one consumer sees it, from the event loop it was made in.
+
+    `start` runs on the worker's thread: any preparation in steps, then the Decode.
+    """
+
+    resident = False
+
+    def __init__(self, queue: _Queue, start: Steps[Decode]) -> None:
+        self._queue = queue
+        self._start: Steps[Decode] | None = start
+        self._decode: Decode | None = None
+        self._loop = asyncio.get_running_loop()
+        self._lock = threading.Lock()  # guards what follows: written by the worker, read by the loop
+        self._batch: list[Emitted] = []
+        self._error: BaseException | None = None
+        self._ended = False
+        self._stopping = False
+        self._waiters: list[asyncio.Future[None]] = []
+        self._reason: FinishReason | None = None
+        queue.submit(self)
+
+    # ── the worker's side ──
+
+    def step(self) -> bool:
+        if self._decode is None:
+            return self._prepare()
+        self._decode.wait(_WAIT_S)
+        reason = self._decode.reason
+        batch = self._decode.drain_nowait()
+        if batch or reason is not None:
+            self._post(batch, reason, None)
+        return reason is not None
+
+    def _prepare(self) -> bool:
+        if self._stopping:
+            self._post([], "cancelled", None)
+            return True
+        assert self._start is not None
+        try:
+            next(self._start)
+        except StopIteration as end:
+            decode: Decode = end.value
+            self._start = None
+            with self._lock:
+                self._decode = decode
+                self.resident = decode.resident
+                if self._stopping:
+                    decode.stop()
+        return False
+
+    def fail(self, error: BaseException) -> None:
+        batch = [] if self._decode is None else self._decode.drain_nowait()
+        self._post(batch, None, error)
+
+    def _post(self, batch: list[Emitted], reason: FinishReason | None, error: BaseException | None) -> None:
+        with self._lock:
+            self._batch += batch
+            self._reason, self._error = reason, error
+            self._ended = reason is not None or error is not None
+            waiters, self._waiters = self._waiters, []
+        for waiter in waiters:  # the consumer, or whoever closes it; nobody when the loop is busy elsewhere
+            _wake(self._loop, waiter)
+
+    # ── the consumer's side ──
+
+    async def next_batch(self) -> list[Emitted]:
+        """What has been emitted since the last call, at least one id; empty when the segment has ended.
+
+        Raises the segment's error once everything emitted before it was handed over.
+        """
+        while True:
+            with self._lock:
+                batch, self._batch = self._batch, []
+                if batch:
+                    return batch
+                if self._error is not None:
+                    raise self._error
+                if self._ended:
+                    return []
+                waiter = self._wait()
+            await waiter
+
+    def stop(self) -> None:
+        """Ask for the end at the next token border. From any thread."""
+        with self._lock:
+            self._stopping = True
+            if self._decode is not None:
+                self._decode.stop()
+
+    async def aclose(self) -> None:
+        """Stop, and wait until the worker has let go: at most one step. What was emitted but not taken is
+        dropped. Cancellation waits for that and is raised then."""
+        self.stop()
+        if self._queue.withdraw(self) and not self._ended:
+            self._post([], "cancelled", None)
+        while True:
+            with self._lock:
+                self._batch = []
+                if self._ended:
+                    return
+                waiter = self._wait()
+            await _settled(waiter)
+
+    def _wait(self) -> asyncio.Future[None]:
+        waiter: asyncio.Future[None] = self._loop.create_future()
+        self._waiters.append(waiter)
+        return waiter
+
+    @property
+    def reason(self) -> FinishReason | None:
+        """Why it ended; None while it runs and after an error."""
+        return self._reason
+
+    @property
+    def stats(self) -> DecodeStats:
+        return _NO_STATS if self._decode is None else self._decode.stats
+
+
+class Worker:
+    """The thread and its queue. `inbox` bounds the jobs that may wait: more are refused with InputError."""
+
+    def __init__(self, *, name: str = "kogagent-engine", inbox: int = 1024) -> None:
+        self._queue = _Queue(inbox)
+        self._thread = threading.Thread(target=_serve, args=(self._queue,), name=name, daemon=True)
+        self._thread.start()
+        # Also runs at interpreter exit, so that no device call is cut off in the middle.
+        self._shut_down = weakref.finalize(self, _shut_down, self._queue, self._thread)
+
+    @property
+    def closed(self) -> bool:
+        return self._queue.closing
+
+    def check_open(self) -> None:
+        """Raise EngineClosedError when closed, saying by what."""
+        if self._queue.closing:
+            raise self._queue.refusal()
+
+    def at_end(self, function: Callable[[], None]) -> None:
+        """Have the thread call this as its last act."""
+        self._queue.at_end = function
+
+    async def call(self, function: Callable[[], T]) -> T:
+        """Run a function on the thread and return what it returns."""
+
+        def steps() -> Steps[T]:
+            return function()
+            yield
+
+        return await self.call_in_steps(steps())
+
+    async def call_in_steps(self, steps: Steps[T]) -> T:
+        """Run work in steps on the thread. Cancelled, it ends at the next step border, then re-raises."""
+        job = _Call(steps)
+        self._queue.submit(job)
+        try:
+            await asyncio.wait([job.ended])
+        except asyncio.CancelledError:
+            job.stop()
+            if not self._queue.withdraw(job):
+                await _settled(job.ended)
+            raise
+        return job.result()
+
+    def call_blocking(self, function: Callable[[], T]) -> T:
+        """Run a function on the thread and block this one. Not for an event loop's thread."""
+        job = _BlockingCall(function)
+        self._queue.submit(job)
+        return job.result()
+
+    def post(self, function: Callable[[], None]) -> None:
+        """Have the thread run a function in its turn; nobody waits, an error it raises is lost."""
+        self._queue.submit(_BlockingCall(function))
+
+    def segment(self, start: Steps[Decode]) -> Segment:
+        """Queue a decode segment; returns at once."""
+        return Segment(self._queue, start)
+
+    def close(self) -> None:
+        """End the current step, fail all other jobs with EngineClosedError, end the thread. Idempotent;
+        blocks for that one step."""
+        self._shut_down()
+
+    async def aclose(self) -> None:
+        """`close` without blocking the event loop."""
+        await asyncio.to_thread(self._shut_down)
