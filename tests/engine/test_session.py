@@ -1,0 +1,495 @@
+"""Histories and caches: what is reused, what is run, what a stream that ends early leaves behind."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from kogagent.engine.engine import EngineCore
+from kogagent.engine.kv import Shelf, common_prefix
+from kogagent.engine.sampling import SamplingParams
+from kogagent.engine.session import PREFILL_CHUNK, Session, SessionStream
+from kogagent.errors import ContextError, DeviceError, EngineClosedError, InputError, ModelError
+from kogagent.testing.backends import TINY, StepMatcher, ToyBackend
+
+V = TINY.vocab_size
+LONG = replace(TINY, context=2000)
+
+
+class Rig:
+    """An engine on a toy backend that a test can look into."""
+
+    def __init__(self, backend: ToyBackend, kept_caches: int = 2) -> None:
+        self.backend = backend
+        self.core = EngineCore(lambda: backend, kept_caches=kept_caches)
+
+
+@pytest.fixture
+async def rig() -> AsyncIterator[Rig]:
+    rig = Rig(ToyBackend())
+    yield rig
+    await rig.core.aclose()
+
+
+@pytest.fixture
+def prompt(rng: np.random.Generator) -> list[int]:
+    return [int(i) for i in rng.integers(0, V, 9)]
+
+
+async def take(stream: SessionStream) -> list[int]:
+    return [e.id async for batch in stream for e in batch]
+
+
+async def generate(session: Session, count: int) -> list[int]:
+    return await take(session.stream(max_tokens=count))
+
+
+async def test_a_stream_continues_the_history_and_joins_it(rig: Rig, prompt: list[int]) -> None:
+    session = rig.core.session()
+    session.append(prompt)
+    stream = session.stream(max_tokens=5)
+    out = await take(stream)
+    assert out == rig.backend.greedy(prompt, 5)
+    assert session.ids == (*prompt, *out)
+    assert len(session) == 14
+    assert stream.reason == "length"
+    assert (stream.counters.reused, stream.counters.prefilled) == (0, 9)
+    assert (stream.counters.sampled, stream.counters.forced, stream.counters.steps) == (5, 0, 5)
+
+
+async def test_the_next_turn_runs_only_what_is_new(rig: Rig, prompt: list[int]) -> None:
+    session = rig.core.session()
+    session.append(prompt)
+    first = await generate(session, 5)
+    rig.backend.passes.clear()
+    session.append([1, 2, 3])
+    stream = session.stream(max_tokens=2)
+    assert await take(stream) == rig.backend.greedy([*prompt, *first, 1, 2, 3], 2)
+    # The newest id of the first turn had not passed through the model.
+    assert rig.backend.passes == [4, 1]
+    assert (stream.counters.reused, stream.counters.prefilled) == (13, 4)
+    total = session.counters
+    assert (total.reused, total.prefilled, total.sampled, total.steps) == (13, 13, 7, 7)
+    assert rig.core.counters == total
+
+
+async def test_sync_keeps_the_longest_common_prefix(rig: Rig, prompt: list[int]) -> None:
+    session = rig.core.session()
+    session.append(prompt)
+    out = await generate(session, 4)
+    wanted = [*prompt, *out[:2], (out[2] + 1) % V, 7]
+    assert session.sync_to(wanted) == 11
+    assert session.ids == tuple(wanted)
+    stream = session.stream(max_tokens=3)
+    assert await take(stream) == rig.backend.greedy(wanted, 3)
+    assert (stream.counters.reused, stream.counters.prefilled) == (11, 2)
+
+
+async def test_sync_to_the_same_ids_runs_one_row(rig: Rig, prompt: list[int]) -> None:
+    session = rig.core.session()
+    session.append(prompt)
+    first = await generate(session, 4)
+    assert session.sync_to(prompt) == 9
+    rig.backend.passes.clear()
+    assert await generate(session, 4) == first
+    assert rig.backend.passes == [1, 1, 1, 1]
+
+
+async def test_rewinding_and_going_elsewhere_forgets_the_old_ids(rig: Rig, prompt: list[int]) -> None:
+    session = rig.core.session()
+    session.append(prompt)
+    await generate(session, 6)
+    for length, extra in ((12, [5]), (4, [6, 7]), (5, []), (0, [9])):
+        session.rewind(length)
+        session.append(extra)
+        ids = session.ids
+        assert len(ids) == length + len(extra)
+        assert await generate(session, 3) == rig.backend.greedy(ids, 3)
+
+
+async def test_a_fork_shares_the_past_and_not_the_future(rig: Rig, prompt: list[int]) -> None:
+    session = rig.core.session()
+    session.append(prompt)
+    base = await generate(session, 3)
+    fork = await session.fork()
+    session.append([1])
+    fork.append([2])
+    mine, others = await asyncio.gather(generate(session, 5), generate(fork, 5))
+    assert mine == rig.backend.greedy([*prompt, *base, 1], 5)
+    assert others == rig.backend.greedy([*prompt, *base, 2], 5)
+    assert fork.counters.reused == 11
+
+
+async def test_a_fork_of_a_session_that_never_ran_copies_its_ids(rig: Rig, prompt: list[int]) -> None:
+    session = rig.core.session()
+    session.append(prompt)
+    fork = await session.fork()
+    assert await generate(fork, 2) == rig.backend.greedy(prompt, 2)
+
+
+async def test_a_fork_after_a_rewind_does_not_bring_the_old_ids_back(rig: Rig, prompt: list[int]) -> None:
+    session = rig.core.session()
+    session.append(prompt)
+    await generate(session, 6)
+    session.rewind(5)
+    session.append([1, 1, 1])
+    fork = await session.fork()
+    assert await generate(fork, 3) == rig.backend.greedy([*prompt[:5], 1, 1, 1], 3)
+
+
+async def test_leaving_early_commits_exactly_what_was_handed_over(rig: Rig, prompt: list[int]) -> None:
+    session = rig.core.session()
+    session.append(prompt)
+    taken: list[int] = []
+    async with session.stream(max_tokens=30) as stream:
+        async for batch in stream:
+            taken += [e.id for e in batch]
+            break
+    assert stream.reason == "cancelled"
+    assert session.ids == (*prompt, *taken)
+    session.append([3])
+    assert await generate(session, 3) == rig.backend.greedy([*prompt, *taken, 3], 3)
+
+
+async def test_a_hundred_early_exits_leave_an_idle_engine_and_one_cache(rig: Rig, prompt: list[int]) -> None:
+    session = rig.core.session()
+    session.append(prompt)
+    for _ in range(100):
+        async with session.stream() as stream:
+            async for _batch in stream:
+                break
+        passes = len(rig.backend.passes)
+        session.rewind(len(prompt))
+        await session.prefill()
+        assert len(rig.backend.passes) <= passes + 1, "the old stream still ran"
+    assert len(rig.backend.opened) == 1
+    jobs = rig.core._worker._queue.jobs
+    assert await rig.core._worker.call(lambda: len(jobs)) == 1, "more than this very call is left"
+
+
+async def test_a_thousand_sessions_leave_as_many_caches_as_the_engine_keeps(
+    rig: Rig, prompt: list[int]
+) -> None:
+    for i in range(1000):
+        async with rig.core.session() as session:
+            session.append([i % V, *prompt])
+            await generate(session, 1)
+    await rig.core._worker.call(lambda: None)
+    assert sum(not kv.closed for kv in rig.backend.opened) <= 2
+
+
+async def test_a_new_session_takes_over_the_longest_prefix_a_closed_one_left(
+    rig: Rig, prompt: list[int]
+) -> None:
+    for old in ([*prompt, 1, 2, 3], [(prompt[0] + 1) % V, 2]):
+        async with rig.core.session() as session:
+            session.append(old)
+            await generate(session, 3)
+    async with rig.core.session() as session:
+        wanted = [*prompt, 1, 2, 3, 50, 51]
+        session.append(wanted)
+        stream = session.stream(max_tokens=3)
+        assert await take(stream) == rig.backend.greedy(wanted, 3)
+        assert stream.counters.reused >= len(prompt) + 3
+
+
+async def test_two_sessions_at_once_give_what_each_gives_alone(rig: Rig, rng: np.random.Generator) -> None:
+    async def converse(seed: int) -> None:
+        local = np.random.default_rng(seed)
+        async with rig.core.session() as session:
+            for _ in range(4):
+                session.append([int(i) for i in local.integers(0, V, 3)])
+                before = session.ids
+                assert await generate(session, 3) == rig.backend.greedy(before, 3)
+
+    await asyncio.gather(*(converse(int(s)) for s in rng.integers(0, 2**31, 6)))
+
+
+async def test_a_long_prompt_is_prefilled_in_chunks_between_which_others_get_their_turn(
+    rng: np.random.Generator,
+) -> None:
+    rig = Rig(ToyBackend(LONG))
+    ids = [int(i) for i in rng.integers(0, V, 2 * PREFILL_CHUNK + 77)]
+    session = rig.core.session()
+    session.append(ids)
+    stream = session.stream(max_tokens=2)
+    assert await take(stream) == rig.backend.greedy(ids, 2)
+    assert max(rig.backend.passes) == PREFILL_CHUNK
+    assert sum(rig.backend.passes) == len(ids) + 1
+    assert stream.counters.prefilled == len(ids)
+    assert stream.counters.steps == 2
+    await rig.core.aclose()
+
+
+async def test_cancelling_a_long_prefill_ends_at_a_chunk_and_the_session_goes_on(
+    rng: np.random.Generator,
+) -> None:
+    reached, gate = threading.Event(), threading.Event()
+
+    def hold(rows: Sequence[int]) -> None:
+        if len(backend.passes) == 1:
+            reached.set()
+            assert gate.wait(20)
+
+    backend = ToyBackend(LONG, on_pass=hold)
+    core = EngineCore(lambda: backend)
+    ids = [int(i) for i in rng.integers(0, V, 5 * PREFILL_CHUNK)]
+    session = core.session()
+    session.append(ids)
+    task = asyncio.ensure_future(generate(session, 5))
+    assert await asyncio.to_thread(reached.wait, 20)
+    task.cancel()
+    await asyncio.sleep(0)
+    gate.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert len(backend.passes) == 2
+    session.rewind(3)
+    session.append([1, 2])
+    assert await generate(session, 3) == backend.greedy([*ids[:3], 1, 2], 3)
+    await core.aclose()
+
+
+async def test_prefilling_ahead_leaves_one_row_for_the_stream(rig: Rig, prompt: list[int]) -> None:
+    session = rig.core.session()
+    await session.prefill()  # nothing to do
+    session.append(prompt)
+    await session.prefill()
+    assert rig.backend.passes == [8]
+    stream = session.stream(max_tokens=2)
+    assert await take(stream) == rig.backend.greedy(prompt, 2)
+    assert rig.backend.passes == [8, 1, 1]
+    assert (stream.counters.reused, stream.counters.prefilled) == (8, 1)
+
+
+async def test_forced_ids_are_counted_apart_and_cost_no_pass(rig: Rig, prompt: list[int]) -> None:
+    session = rig.core.session()
+    session.append(prompt)
+    anything = frozenset(range(V))
+    steps = [frozenset([4]), frozenset([5]), anything, frozenset([6]), anything]
+    stream = session.stream(matcher=StepMatcher(steps, V))
+    out = await take(stream)
+    assert out[:2] == [4, 5] and out[3] == 6
+    assert stream.reason == "grammar"
+    assert (stream.counters.sampled, stream.counters.forced, stream.counters.steps) == (2, 3, 2)
+
+
+async def test_a_stream_that_is_never_read_runs_nothing(rig: Rig, prompt: list[int]) -> None:
+    session = rig.core.session()
+    session.append(prompt)
+    stream = session.stream()
+    assert stream.counters.steps == 0
+    await stream.aclose()
+    assert rig.backend.passes == []
+    assert await generate(session, 1) == rig.backend.greedy(prompt, 1)
+
+
+async def test_a_dropped_stream_warns_and_frees_the_session(rig: Rig, prompt: list[int]) -> None:
+    session = rig.core.session()
+    session.append(prompt)
+    stream = session.stream()
+    first = await anext(stream)
+    with pytest.warns(ResourceWarning, match="async with"):
+        del stream
+        gc.collect()
+    session.append([1])
+    ids = [*prompt, *(e.id for e in first), 1]
+    assert await generate(session, 2) == rig.backend.greedy(ids, 2)
+
+
+async def test_a_busy_session_refuses_everything_else(rig: Rig, prompt: list[int]) -> None:
+    session = rig.core.session()
+    session.append(prompt)
+    async with session.stream() as stream:
+        await anext(stream)
+        for attempt in (
+            lambda: session.append([1]),
+            lambda: session.rewind(0),
+            lambda: session.sync_to([1]),
+            lambda: session.stream(),
+        ):
+            with pytest.raises(InputError, match="busy"):
+                attempt()
+        with pytest.raises(InputError, match="busy"):
+            await session.fork()
+        with pytest.raises(InputError, match="busy"):
+            await session.prefill()
+    session.rewind(0)
+
+
+async def test_bad_input_is_refused_by_name_and_changes_nothing(rig: Rig, prompt: list[int]) -> None:
+    session = rig.core.session(context=12)
+    with pytest.raises(InputError, match="empty"):
+        session.stream()
+    session.append(prompt)
+    with pytest.raises(ContextError, match="13 tokens, the context holds 12"):
+        session.append([1, 2, 3, 4])
+    with pytest.raises(ContextError, match="20 tokens, the context holds 12"):
+        session.sync_to([1] * 20)
+    with pytest.raises(InputError, match=f"token id {V} "):
+        session.append([1, V])
+    with pytest.raises(InputError, match="token id -1 "):
+        session.sync_to([-1])
+    with pytest.raises(InputError, match="rewind to 10"):
+        session.rewind(10)
+    for bad in (0, -1, 1.5, True):
+        with pytest.raises(InputError, match="max_tokens="):
+            session.stream(max_tokens=bad)  # type: ignore[arg-type]
+    for context in (0, 41, 1.0):
+        with pytest.raises(InputError, match=r"context=.* 1 \.\. 40"):
+            rig.core.session(context=context)  # type: ignore[arg-type]
+    assert session.ids == tuple(prompt)
+    assert await generate(session, 2) == rig.backend.greedy(prompt, 2)
+
+
+async def test_a_full_context_ends_with_context_and_the_next_turn_is_refused(
+    rig: Rig, prompt: list[int]
+) -> None:
+    session = rig.core.session(context=12)
+    session.append(prompt)
+    stream = session.stream()
+    out = await take(stream)
+    assert out == rig.backend.greedy(prompt, 4)
+    assert stream.reason == "context"
+    with pytest.raises(ContextError, match="13 tokens, the context holds 12"):
+        session.stream()
+    session.rewind(10)
+    assert await generate(session, 1) == rig.backend.greedy([*prompt, out[0]], 1)
+
+
+async def test_a_model_error_leaves_the_session_usable(prompt: list[int]) -> None:
+    def explode(rows: Sequence[int]) -> None:
+        if armed and len(backend.passes) == 2:
+            raise ModelError("NaN planted")
+
+    armed = True
+    backend = ToyBackend(on_pass=explode)
+    core = EngineCore(lambda: backend)
+    session = core.session()
+    session.append(prompt)
+    taken: list[int] = []
+    stream = session.stream(max_tokens=10)
+    with pytest.raises(ModelError, match="NaN planted"):
+        async for batch in stream:
+            taken += [e.id for e in batch]
+    assert taken == backend.greedy(prompt, 2)
+    assert stream.reason is None
+    armed = False
+    assert await generate(session, 3) == backend.greedy([*prompt, *taken], 3)
+    await core.aclose()
+
+
+async def test_a_device_error_closes_the_engine_and_a_new_one_works(prompt: list[int]) -> None:
+    def explode(rows: Sequence[int]) -> None:
+        raise DeviceError("the kernel died")
+
+    backend = ToyBackend(on_pass=explode)
+    core = EngineCore(lambda: backend)
+    session = core.session()
+    session.append(prompt)
+    with pytest.raises(DeviceError, match="the kernel died"):
+        await generate(session, 3)
+    for attempt in (lambda: session.append([1]), lambda: session.stream(), lambda: core.session()):
+        with pytest.raises(EngineClosedError, match="the kernel died"):
+            attempt()
+    assert core.closed
+    await session.aclose()
+    await core.aclose()
+    fresh = ToyBackend()
+    async with EngineCore(lambda: fresh) as second:
+        session = second.session()
+        session.append(prompt)
+        assert await generate(session, 2) == fresh.greedy(prompt, 2)
+
+
+async def test_a_closed_session_refuses_and_closing_twice_is_fine(rig: Rig, prompt: list[int]) -> None:
+    session = rig.core.session()
+    session.append(prompt)
+    stream = session.stream()
+    await anext(stream)
+    await session.aclose()
+    await session.aclose()
+    assert stream.reason == "cancelled"
+    with pytest.raises(EngineClosedError, match="the session is closed"):
+        session.append([1])
+    with pytest.raises(EngineClosedError, match="the session is closed"):
+        await session.fork()
+
+
+async def test_closing_the_engine_ends_streams_and_gives_caches_back(prompt: list[int]) -> None:
+    backend = ToyBackend()
+    core = EngineCore(lambda: backend)
+    async with core.session() as old:
+        old.append(prompt)
+        await generate(old, 1)
+    session = core.session()
+    session.append([5])
+    stream = session.stream()
+    await anext(stream)
+    await core.aclose()
+    with pytest.raises(EngineClosedError, match="the engine is closed"):
+        while True:
+            await anext(stream)
+    assert any(kv.closed for kv in backend.opened), "the kept cache was not given back"
+
+
+def test_what_a_backend_raises_while_loading_is_raised_by_the_engine() -> None:
+    def broken() -> ToyBackend:
+        raise InputError("no such weights")
+
+    with pytest.raises(InputError, match="no such weights"):
+        EngineCore(broken)
+    with pytest.raises(InputError, match="kept_caches=-1"):
+        EngineCore(ToyBackend, kept_caches=-1)
+
+
+async def test_the_same_seed_gives_the_same_ids_however_the_turn_is_cut(rig: Rig, prompt: list[int]) -> None:
+    params = SamplingParams(temperature=1.0, seed=99)
+
+    async def run(pieces: Sequence[int]) -> tuple[int, ...]:
+        async with rig.core.session() as session:
+            session.append(prompt)
+            for piece in pieces:
+                await take(session.stream(sampling=params, max_tokens=piece))
+            return session.ids
+
+    assert await run([12]) == await run([5, 7]) == await run([1] * 12)
+
+
+def test_the_shelf_prefers_the_longest_prefix_then_the_newest_and_forgets_the_oldest() -> None:
+    backend = ToyBackend()
+    shelf = Shelf(backend, 2)
+
+    def filled(ids: list[int], capacity: int = 20) -> None:
+        kv = backend.open_kv(capacity)
+        backend.prefill(kv, ids)
+        shelf.put(kv, ids)
+
+    filled([1, 2, 3])
+    filled([1, 2, 9, 9])
+    assert shelf.take([1, 2, 9, 5], 20).length == 3
+    filled([4, 5])
+    filled([6, 7])  # pushes [1, 2, 3] out
+    assert backend.opened[0].closed
+    assert shelf.take([1, 2, 3], 20).length == 0
+    assert shelf.take([6, 7, 8], 30).length == 0, "a cache of another capacity"
+    assert shelf.take([6, 7, 8], 20).length == 2
+    shelf.clear()
+    assert sum(kv.closed for kv in backend.opened) == 2
+    Shelf(backend, 0).put(kv := backend.open_kv(5), [1])
+    assert kv.closed
+
+
+def test_common_prefix_counts_from_the_start(rng: np.random.Generator) -> None:
+    for _ in range(200):
+        a, b = (rng.integers(0, 3, int(rng.integers(0, 8))).tolist() for _ in range(2))
+        expected = 0
+        while expected < min(len(a), len(b)) and a[expected] == b[expected]:
+            expected += 1
+        assert common_prefix(a, b) == expected

@@ -1,0 +1,504 @@
+"""The device's one thread: turns, wake-ups, cancellation, poison. Gates instead of sleeps."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+import weakref
+from collections.abc import Callable
+
+import anyio
+import pytest
+
+from kogagent.engine.backend import Decode, DecodePlan, DecodeStats, Emitted
+from kogagent.engine.sampling import SamplingParams
+from kogagent.engine.worker import Segment, Steps, Worker
+from kogagent.errors import DeviceError, EngineClosedError, InputError, ModelError
+from kogagent.testing.backends import ToyBackend
+from kogagent.types import FinishReason
+
+DEADLINE = 20.0
+
+
+class Gate:
+    """A point the worker waits at until the test opens it, and which tells the test it was reached."""
+
+    def __init__(self) -> None:
+        self.reached, self._open = threading.Event(), threading.Event()
+
+    def __call__(self) -> None:
+        self.reached.set()
+        assert self._open.wait(DEADLINE), "the test never opened the gate"
+
+    def open(self) -> None:
+        self._open.set()
+
+    async def until_reached(self) -> None:
+        assert await asyncio.to_thread(self.reached.wait, DEADLINE), "the worker never came to the gate"
+
+
+class FakeDecode:
+    """Emits 0, 1, 2… one a wait, up to `count`; `on_wait` runs first."""
+
+    def __init__(
+        self, count: int, *, resident: bool = False, on_wait: Callable[[int], None] | None = None
+    ) -> None:
+        self.resident = resident
+        self.waits = 0
+        self._count, self._on_wait = count, on_wait
+        self._out: list[Emitted] = []
+        self._stop = threading.Event()
+        self.reason: FinishReason | None = None
+
+    def drain_nowait(self) -> list[Emitted]:
+        out, self._out = self._out, []
+        return out
+
+    def wait(self, seconds: float) -> None:
+        if self.reason is not None:
+            return
+        if self._stop.is_set():
+            self.reason = "cancelled"
+            return
+        if self._on_wait is not None:
+            self._on_wait(self.waits)
+        self._out.append(Emitted(self.waits, 0.0, False))
+        self.waits += 1
+        if self.waits == self._count:
+            self.reason = "length"
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    @property
+    def stats(self) -> DecodeStats:
+        return DecodeStats(0.0, 0.0, 0.0, self.waits)
+
+
+def start(decode: Decode) -> Steps[Decode]:
+    return decode
+    yield
+
+
+async def take_all(segment: Segment) -> list[int]:
+    out: list[int] = []
+    while batch := await segment.next_batch():
+        out += [e.id for e in batch]
+    return out
+
+
+@pytest.fixture
+def worker() -> Worker:
+    return Worker()
+
+
+async def test_jobs_run_on_one_thread_that_is_not_the_loops(worker: Worker) -> None:
+    names = await asyncio.gather(*(worker.call(threading.get_ident) for _ in range(20)))
+    assert len(set(names)) == 1 and names[0] != threading.get_ident()
+
+
+async def test_a_call_returns_its_value_and_raises_its_error_and_the_worker_goes_on(worker: Worker) -> None:
+    def fail() -> None:
+        raise ZeroDivisionError("planted")
+
+    assert await worker.call(lambda: 7) == 7
+    with pytest.raises(ZeroDivisionError, match="planted"):
+        await worker.call(fail)
+    with pytest.raises(ZeroDivisionError, match="planted"):
+        await asyncio.to_thread(worker.call_blocking, fail)
+    assert await worker.call(lambda: 8) == 8
+    assert await asyncio.to_thread(worker.call_blocking, lambda: 9) == 9
+
+
+async def test_a_segment_hands_over_everything_in_order_and_then_its_reason(worker: Worker) -> None:
+    segment = worker.segment(start(FakeDecode(100)))
+    assert await take_all(segment) == list(range(100))
+    assert segment.reason == "length"
+    assert segment.stats.steps == 100
+    assert await segment.next_batch() == []
+
+
+async def test_the_loop_is_woken_once_for_all_that_arrived(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = asyncio.get_running_loop()
+    wakes = 0
+    schedule = loop.call_soon_threadsafe
+
+    def counted(*args: object, **kwargs: object) -> asyncio.Handle:
+        nonlocal wakes
+        wakes += 1
+        return schedule(*args, **kwargs)  # type: ignore[arg-type]
+
+    gate, done = Gate(), threading.Event()
+
+    def pause(index: int) -> None:
+        if index == 0:
+            gate()
+        if index == 499:
+            done.set()
+
+    segment = worker.segment(start(FakeDecode(500, on_wait=pause)))
+    await gate.until_reached()
+    monkeypatch.setattr(loop, "call_soon_threadsafe", counted)
+    first = asyncio.ensure_future(segment.next_batch())
+    await asyncio.sleep(0)  # the consumer waits now
+    gate.open()
+    assert done.wait(DEADLINE)  # the loop looks away, on purpose, until all 500 were emitted
+    assert wakes == 1
+    assert len(await first) >= 499
+    assert await take_all(segment) is not None
+    assert wakes <= 3
+
+
+async def test_the_event_loop_runs_while_the_device_works(worker: Worker) -> None:
+    gate = Gate()
+    job = asyncio.ensure_future(worker.call(gate))
+    await gate.until_reached()
+    turns = 0
+    for _ in range(1000):  # were the loop blocked, the gate could never be opened
+        await asyncio.sleep(0)
+        turns += 1
+    gate.open()
+    await job
+    assert turns == 1000
+
+
+async def test_segments_take_turns_step_by_step_in_the_order_they_came(worker: Worker) -> None:
+    order: list[str] = []
+    gate = Gate()
+    blocked = asyncio.ensure_future(worker.call(gate))
+    await gate.until_reached()
+    segments = [
+        worker.segment(start(FakeDecode(4, on_wait=lambda _, name=name: order.append(name))))  # type: ignore[misc]
+        for name in "abc"
+    ]
+    gate.open()
+    await blocked
+    results = await asyncio.gather(*map(take_all, segments))
+    assert results == [[0, 1, 2, 3]] * 3
+    assert order == list("abcabcabcabc")
+
+
+async def test_a_call_gets_its_turn_while_a_segment_runs(worker: Worker) -> None:
+    gate = Gate()
+    segment = worker.segment(start(FakeDecode(10**9, on_wait=lambda i: gate() if i == 3 else None)))
+    await gate.until_reached()
+    call = asyncio.ensure_future(worker.call(lambda: "served"))
+    await asyncio.sleep(0)
+    gate.open()
+    assert await call == "served"
+    assert segment.reason is None
+    await segment.aclose()
+
+
+async def test_a_resident_segment_keeps_the_device_until_it_ends(worker: Worker) -> None:
+    events: list[str] = []
+    gate = Gate()
+
+    def step(index: int) -> None:
+        if index == 2:
+            gate()
+        events.append("step")
+
+    segment = worker.segment(start(FakeDecode(6, resident=True, on_wait=step)))
+    await gate.until_reached()
+    call = asyncio.ensure_future(worker.call(lambda: events.append("call")))
+    await asyncio.sleep(0)
+    gate.open()
+    await call
+    assert events == ["step"] * 6 + ["call"]
+    assert await take_all(segment) == list(range(6))
+
+
+@pytest.mark.parametrize("resident", [False, True])
+async def test_closing_a_segment_ends_it_within_one_step(worker: Worker, resident: bool) -> None:
+    gate = Gate()
+    decode = FakeDecode(10**9, resident=resident, on_wait=lambda i: gate() if i == 5 else None)
+    segment = worker.segment(start(decode))
+    await gate.until_reached()
+    closing = asyncio.ensure_future(segment.aclose())
+    await asyncio.sleep(0)
+    assert not closing.done(), "the worker is still inside its step"
+    gate.open()
+    await closing
+    assert decode.waits <= 6
+    assert segment.reason == "cancelled"
+    assert await segment.next_batch() == []
+    await segment.aclose()
+    assert await worker.call(lambda: 1) == 1
+    assert decode.waits <= 6, "it went on after its end"
+
+
+async def test_closing_a_segment_that_waits_for_its_turn_does_not_wait_for_the_turn(worker: Worker) -> None:
+    gate = Gate()
+    call = asyncio.ensure_future(worker.call(gate))
+    await gate.until_reached()
+    decode = FakeDecode(5)
+    segment = worker.segment(start(decode))
+    await segment.aclose()  # would hang were it to wait for the gate
+    assert segment.reason == "cancelled"
+    gate.open()
+    await call
+    await worker.call(lambda: None)
+    assert decode.waits == 0
+
+
+async def test_a_cancelled_consumer_can_close_and_the_cancellation_is_kept(worker: Worker) -> None:
+    gate = Gate()
+    decode = FakeDecode(10**9, on_wait=lambda i: gate() if i == 5 else None)
+    segment = worker.segment(start(decode))
+    closed = False
+
+    async def consume() -> None:
+        nonlocal closed
+        try:
+            await take_all(segment)
+        finally:
+            await segment.aclose()
+            closed = True
+
+    task = asyncio.ensure_future(consume())
+    await gate.until_reached()
+    task.cancel()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    task.cancel()  # again, while it closes
+    await asyncio.sleep(0)
+    assert not task.done()
+    gate.open()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert segment.reason == "cancelled"
+    # The second cancellation interrupts what follows the bounded wait, never the wait itself.
+    assert decode.waits <= 6
+    assert not closed
+
+
+async def test_a_cancel_scope_ends_a_stream_and_does_not_swallow_anything(worker: Worker) -> None:
+    decode = FakeDecode(10**9)
+    segment = worker.segment(start(decode))
+    with anyio.CancelScope() as scope:
+        try:
+            while await segment.next_batch():
+                scope.cancel()
+        finally:
+            await segment.aclose()
+    assert scope.cancelled_caught
+    assert segment.reason == "cancelled"
+    assert await worker.call(lambda: 5) == 5
+
+
+async def test_closing_from_another_task_ends_a_consumer_that_waits(worker: Worker) -> None:
+    gate = Gate()
+    segment = worker.segment(start(FakeDecode(10**9, on_wait=lambda i: gate() if i == 0 else None)))
+    consumer = asyncio.ensure_future(segment.next_batch())
+    await gate.until_reached()
+    closing = asyncio.ensure_future(segment.aclose())
+    await asyncio.sleep(0)
+    gate.open()
+    await closing
+    await consumer
+    assert segment.reason == "cancelled"
+
+
+async def test_a_cancelled_call_that_has_not_started_never_runs(worker: Worker) -> None:
+    gate = Gate()
+    blocker = asyncio.ensure_future(worker.call(gate))
+    await gate.until_reached()
+    ran: list[int] = []
+    call = asyncio.ensure_future(worker.call(lambda: ran.append(1)))
+    await asyncio.sleep(0)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    gate.open()
+    await blocker
+    await worker.call(lambda: None)
+    assert ran == []
+
+
+async def test_a_cancelled_call_in_steps_ends_at_the_next_border(worker: Worker) -> None:
+    gate = Gate()
+    ran: list[int] = []
+
+    def steps() -> Steps[None]:
+        for i in range(5):
+            if i == 2:
+                gate()
+            ran.append(i)
+            yield
+
+    call = asyncio.ensure_future(worker.call_in_steps(steps()))
+    await gate.until_reached()
+    call.cancel()
+    await asyncio.sleep(0)
+    assert not call.done()
+    gate.open()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert ran == [0, 1, 2]
+
+
+async def test_preparation_takes_turns_too(worker: Worker) -> None:
+    order: list[str] = []
+
+    def prepared(name: str) -> Steps[Decode]:
+        for _ in range(3):
+            order.append(name)
+            yield
+        return FakeDecode(1)
+
+    gate = Gate()
+    blocked = asyncio.ensure_future(worker.call(gate))
+    await gate.until_reached()
+    segments = [worker.segment(prepared(name)) for name in "ab"]
+    gate.open()
+    await blocked
+    await asyncio.gather(*map(take_all, segments))
+    assert order == list("ababab")
+
+
+@pytest.mark.parametrize("error", [ModelError("planted"), InputError("planted"), RuntimeError("planted")])
+async def test_an_error_in_a_segment_comes_after_what_was_emitted_and_harms_nobody_else(
+    worker: Worker, error: Exception
+) -> None:
+    def explode(index: int) -> None:
+        if index == 3:
+            raise error
+
+    gate = Gate()
+    blocked = asyncio.ensure_future(worker.call(gate))
+    await gate.until_reached()
+    bad = worker.segment(start(FakeDecode(10, on_wait=explode)))
+    good = worker.segment(start(FakeDecode(10)))
+    gate.open()
+    await blocked
+    assert await take_all(good) == list(range(10))
+    assert [e.id for e in await bad.next_batch()] == [0, 1, 2]
+    for _ in range(2):
+        with pytest.raises(type(error), match="planted"):
+            await bad.next_batch()
+    assert bad.reason is None
+    await bad.aclose()
+
+
+async def test_a_device_error_poisons_the_worker(worker: Worker) -> None:
+    ended: list[str] = []
+    worker.at_end(lambda: ended.append(threading.current_thread().name))
+
+    def explode(index: int) -> None:
+        if index == 3:
+            gate()
+            raise DeviceError("SM 7 missed its deadline")
+
+    gate = Gate()
+    bad = worker.segment(start(FakeDecode(10, on_wait=explode)))
+    await gate.until_reached()
+    waiting = worker.segment(start(FakeDecode(10)))
+    call = asyncio.ensure_future(worker.call(lambda: 1))
+    await asyncio.sleep(0)
+    gate.open()
+    with pytest.raises(DeviceError, match="SM 7") as raised:
+        await take_all(bad)
+    assert not isinstance(raised.value, EngineClosedError)
+    for victim in (take_all(waiting), call, worker.call(lambda: 2)):
+        with pytest.raises(EngineClosedError, match="earlier device error closed the engine: SM 7") as later:
+            await victim
+        assert later.value.__cause__ is raised.value
+    with pytest.raises(EngineClosedError, match="SM 7"):
+        worker.segment(start(FakeDecode(1)))
+    assert worker.closed
+    await worker.aclose()
+    assert ended == ["kogagent-engine"]
+
+
+async def test_close_fails_what_waits_and_ends_the_thread(worker: Worker) -> None:
+    gate = Gate()
+    running = worker.segment(start(FakeDecode(10**9, on_wait=lambda i: gate() if i == 1 else None)))
+    await gate.until_reached()
+    waiting = asyncio.ensure_future(worker.call(lambda: 1))
+    await asyncio.sleep(0)
+    closing = asyncio.ensure_future(worker.aclose())
+    await asyncio.sleep(0)
+    gate.open()
+    await closing
+    with pytest.raises(EngineClosedError, match="the engine is closed"):
+        await waiting
+    with pytest.raises(EngineClosedError, match="the engine is closed"):
+        await take_all(running)
+    with pytest.raises(EngineClosedError):
+        await worker.call(lambda: 1)
+    worker.close()
+    await worker.aclose()
+
+
+async def test_close_lets_a_resident_segment_leave_the_device_first(worker: Worker) -> None:
+    gate = Gate()
+    decode = FakeDecode(10**9, resident=True, on_wait=lambda i: gate() if i == 4 else None)
+    segment = worker.segment(start(decode))
+    reasons: list[FinishReason | None] = []
+    worker.at_end(lambda: reasons.append(decode.reason))
+    await gate.until_reached()
+    worker._queue.close()  # the part of closing that does not wait
+    gate.open()
+    await worker.aclose()
+    assert reasons == ["cancelled"], "the backend was closed under a running segment"
+    with pytest.raises(EngineClosedError):
+        await take_all(segment)
+
+
+async def test_more_jobs_than_the_inbox_holds_are_refused_and_the_rest_served() -> None:
+    worker = Worker(inbox=3)
+    gate = Gate()
+    jobs = [asyncio.ensure_future(worker.call(gate))]
+    await gate.until_reached()
+    jobs += [asyncio.ensure_future(worker.call(lambda: None)) for _ in range(2)]
+    await asyncio.sleep(0)
+    with pytest.raises(InputError, match="3 jobs already wait"):
+        await worker.call(lambda: None)
+    gate.open()
+    await asyncio.gather(*jobs)
+    await worker.call(lambda: None)
+
+
+async def test_a_forgotten_worker_ends_its_thread() -> None:
+    worker = Worker(name="forgotten")
+    thread = worker._thread
+    await worker.call(lambda: None)
+    gone = weakref.ref(worker)
+    del worker
+    gc.collect()
+    assert gone() is None
+    await asyncio.to_thread(thread.join, DEADLINE)
+    assert not thread.is_alive()
+
+
+def test_a_loop_that_ended_does_not_take_the_worker_with_it() -> None:
+    worker = Worker()
+    gate = Gate()
+
+    async def leave() -> None:
+        segment = worker.segment(start(FakeDecode(50, on_wait=lambda i: gate() if i == 1 else None)))
+        await segment.next_batch()
+        waiting = asyncio.ensure_future(segment.next_batch())
+        await asyncio.sleep(0)
+        waiting.cancel()
+
+    asyncio.run(leave())
+    gate.open()
+    assert worker.call_blocking(lambda: 3) == 3
+    worker.close()
+
+
+async def test_a_toy_backend_runs_through_the_thread(worker: Worker) -> None:
+    backend = ToyBackend()
+    plan = DecodePlan(SamplingParams(), frozenset(), 6)
+    kv = await worker.call(lambda: backend.open_kv(40))
+
+    def begin() -> Steps[Decode]:
+        yield
+        return backend.decode(kv, [3, 4], plan)
+
+    assert await take_all(worker.segment(begin())) == backend.greedy([3, 4], 6)
