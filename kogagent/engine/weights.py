@@ -1,0 +1,271 @@
+"""Checkpoints: files to canonical tensors and back. Knows no forward pass, no tokenizer.
+
+Everything is checked before a tensor is read: config keys, names, shapes, file lengths. What is read is checked
+for NaN and infinity. A checkpoint is loaded whole or not at all.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from kogagent.engine.formats import Entry, Layout, config_layout
+from kogagent.engine.formats.laneformer import to_config
+from kogagent.errors import ConfigError, InputError
+from kogagent.spec import ModelSpec
+
+_INDEX = "model.safetensors.index.json"
+_SINGLE = "model.safetensors"
+_DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A model in memory: tensors has exactly the names and shapes of spec.tensors(), in the file's precision."""
+
+    spec: ModelSpec
+    tensors: dict[str, torch.Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """One tensor of a file, not read yet."""
+
+    shape: tuple[int, ...]
+    read: Callable[[], torch.Tensor]
+
+
+def load_checkpoint(path: str | Path) -> Checkpoint:
+    """Read a checkpoint: a directory with config.json and safetensors, or a GGUF file.
+
+    A directory without config.json that holds exactly one .gguf file stands for that file. Quantised and F16
+    GGUF tensors come as float16, F32 as float32, BF16 as bfloat16. Raises ConfigError naming the file, key or
+    tensor at fault; MissingExtraError for a GGUF file without the package `gguf`.
+    """
+    path = Path(path)
+    if not path.exists():
+        raise ConfigError(f"{path}: no such file or directory")
+    if path.is_dir() and not (path / "config.json").is_file():
+        files = sorted(path.glob("*.gguf"))
+        if len(files) != 1:
+            raise ConfigError(f"{path}: has no config.json and {len(files)} .gguf files; name one model")
+        path = files[0]
+    if path.is_dir():
+        layout = config_layout(_read_json(path / "config.json"), _optional_json(path / "generation_config.json"))
+        return _load(path, layout, _safetensors(path))
+    if path.suffix != ".gguf":
+        raise ConfigError(f"{path}: neither a directory nor a .gguf file")
+    from kogagent.engine.formats import gguf_file
+
+    file = gguf_file.open_gguf(path)
+    stored = {name: Stored(t.shape, t.read) for name, t in file.tensors.items()}
+    return _load(path, file.layout, stored)
+
+
+def save_checkpoint(
+    directory: str | Path,
+    spec: ModelSpec,
+    tensors: Mapping[str, torch.Tensor],
+    max_shard_bytes: int = 2**30,
+) -> None:
+    """Write config.json and sharded safetensors that `load_checkpoint` reads back equal.
+
+    A tensor larger than max_shard_bytes gets a shard of its own. The directory is made when missing; one that
+    holds safetensors already is refused, so that shards of two models never mix. Raises ConfigError when the
+    tensors do not fit the spec.
+    """
+    from safetensors.torch import save_file
+
+    check_tensors(spec, tensors)
+    for name, tensor in tensors.items():
+        _check_finite(name, tensor)
+    directory = Path(directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    if any(directory.glob("*.safetensors")):
+        raise InputError(f"{directory}: holds safetensors already; save to an empty directory")
+    shards: list[list[str]] = [[]]
+    filled = 0
+    for name in spec.tensors():
+        size = tensors[name].numel() * tensors[name].element_size()
+        if shards[-1] and filled + size > max_shard_bytes:
+            shards.append([])
+            filled = 0
+        shards[-1].append(name)
+        filled += size
+    files = [
+        _SINGLE if len(shards) == 1 else f"model-{i + 1:05d}-of-{len(shards):05d}.safetensors"
+        for i in range(len(shards))
+    ]
+    for file, names in zip(files, shards, strict=True):
+        save_file({n: tensors[n].contiguous() for n in names}, directory / file, metadata={"format": "pt"})
+    if len(files) > 1:
+        where = {name: file for file, names in zip(files, shards, strict=True) for name in names}
+        size = sum(t.numel() * t.element_size() for t in tensors.values())
+        _write_json(directory / _INDEX, {"metadata": {"total_size": size}, "weight_map": where})
+    _write_json(directory / "config.json", to_config(spec))  # last: a directory with it is complete
+
+
+def random_tensors(
+    spec: ModelSpec, seed: int, dtype: torch.dtype = torch.float32
+) -> dict[str, torch.Tensor]:
+    """Seeded weights whose activations keep their size through the layers: tests, benchmarks, kernels.
+
+    Matrices are normal with variance 1/fan-in over all lanes, those that write to the stream divided by
+    sqrt(2N) besides; embeddings have variance 1; norms lie near 1. The same (spec, seed) gives the same numbers
+    in every dtype, up to rounding.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    out = {}
+    for name, shape in spec.tensors().items():
+        part = name.rsplit(".", 1)[-1]
+        tensor = torch.empty(shape).normal_(generator=generator)
+        if part in ("attn_norm", "ffn_norm", "norm", "q_norm", "k_norm"):
+            tensor.mul_(0.1).add_(1.0)
+        elif part in ("bq", "bk", "bv"):
+            tensor.mul_(0.5)
+        elif part in ("wo", "w2"):
+            fan_in = shape[-1] * spec.lanes
+            tensor.mul_(1.0 / math.sqrt(fan_in * 2 * spec.n_layers))
+        elif part != "embed":
+            tensor.mul_(1.0 / math.sqrt(shape[-1]))
+        elif spec.tied_head:  # the table is the head too: logits must not be sqrt(D) wide
+            tensor.mul_(1.0 / math.sqrt(spec.dim))
+        out[name] = tensor.to(dtype)
+    return out
+
+
+def check_tensors(spec: ModelSpec, tensors: Mapping[str, torch.Tensor]) -> None:
+    """Refuse, by name, missing, extra and mis-shaped tensors. Raises ConfigError."""
+    expected = spec.tensors()
+    problems = [f"missing {name!r}" for name in expected if name not in tensors]
+    problems += [f"unknown {name!r}" for name in tensors if name not in expected]
+    problems += [
+        f"{name!r} has shape {tuple(tensors[name].shape)}, the spec says {shape}"
+        for name, shape in expected.items()
+        if name in tensors and tuple(tensors[name].shape) != shape
+    ]
+    _raise_problems("tensors do not fit the spec", problems)
+
+
+def _load(path: Path, layout: Layout, stored: Mapping[str, Stored]) -> Checkpoint:
+    spec, entries = layout.spec, layout.entries
+    used = {entry.name for entry in entries.values()}
+    problems = [f"missing {e.name!r}" for e in entries.values() if e.name not in stored]
+    problems += [
+        f"unknown {name!r}"
+        for name in stored
+        if name not in used and name not in layout.ignored and name not in layout.same
+    ]
+    problems += [
+        f"{e.name!r} has shape {stored[e.name].shape}, config says {' or '.join(map(str, e.shapes))}"
+        for e in entries.values()
+        if e.name in stored and stored[e.name].shape not in e.shapes
+    ]
+    _raise_problems(f"{path}: tensors do not fit the config", problems)
+    tensors = {}
+    for name, shape in spec.tensors().items():
+        entry = entries[name]
+        tensor = stored[entry.name].read()
+        _check_finite(entry.name, tensor, path)
+        tensors[name] = _canonical(tensor, entry, shape)
+    for extra, name in layout.same.items():
+        if extra in stored and not torch.equal(stored[extra].read(), tensors[name]):
+            raise ConfigError(
+                f"{path}: tie_word_embeddings is true, but {extra!r} differs from {entries[name].name!r}. "
+                "Set tie_word_embeddings to false in config.json."
+            )
+    return Checkpoint(spec, tensors)
+
+
+def _canonical(tensor: torch.Tensor, entry: Entry, shape: tuple[int, ...]) -> torch.Tensor:
+    if entry.halves:  # rows x0..x[h/2-1], x[h/2].. of each head become x0, x[h/2], x1, x[h/2+1] ..
+        rest = tensor.shape[1:]
+        tensor = tensor.reshape(-1, 2, entry.halves // 2, *rest).transpose(1, 2).reshape(tensor.shape)
+    return tensor.reshape(shape)
+
+
+def _check_finite(name: str, tensor: torch.Tensor, path: Path | None = None) -> None:
+    low, high = torch.aminmax(tensor)  # NaN and infinity both reach the ends
+    if not (torch.isfinite(low) and torch.isfinite(high)):
+        where = f"{path}: " if path else ""
+        raise ConfigError(f"{where}tensor {name!r} holds NaN or infinity. The checkpoint is damaged.")
+
+
+def _safetensors(directory: Path) -> dict[str, Stored]:
+    """Every tensor of a directory's safetensors files, by the index where there is one."""
+    index = directory / _INDEX
+    if not index.is_file():
+        if (directory / _SINGLE).is_file():
+            return _safetensors_file(directory / _SINGLE)
+        raise ConfigError(f"{directory}: has neither {_SINGLE} nor {_INDEX}")
+    where = _read_json(index).get("weight_map")
+    if not isinstance(where, dict) or not all(isinstance(f, str) for f in where.values()):
+        raise ConfigError(f"{index}: has no weight_map of tensor names to files")
+    stored: dict[str, Stored] = {}
+    for file in sorted(set(where.values())):
+        if Path(file).name != file:
+            raise ConfigError(f"{index}: {file!r} lies outside the directory")
+        if not (directory / file).is_file():
+            raise ConfigError(f"{directory / file}: the shard is missing")
+        found = _safetensors_file(directory / file)
+        listed = {name for name, f in where.items() if f == file}
+        if found.keys() != listed:
+            raise ConfigError(
+                f"{directory / file}: holds other tensors than {_INDEX} says: "
+                f"{sorted(found.keys() ^ listed)[:8]}"
+            )
+        stored |= found
+    return stored
+
+
+def _safetensors_file(path: Path) -> dict[str, Stored]:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        file = safe_open(path, framework="pt")
+    except (SafetensorError, OSError) as error:
+        raise ConfigError(f"{path}: truncated or not a safetensors file ({error})") from error
+    stored = {}
+    for name in file.keys():  # noqa: SIM118 - the handle is no mapping
+        part = file.get_slice(name)
+        if part.get_dtype() not in _DTYPES:
+            raise ConfigError(
+                f"{path}: tensor {name!r} has type {part.get_dtype()}; only {', '.join(_DTYPES)} can be read"
+            )
+
+        def read(name: str = name) -> torch.Tensor:
+            tensor: torch.Tensor = file.get_tensor(name)
+            return tensor
+
+        stored[name] = Stored(tuple(part.get_shape()), read)
+    return stored
+
+
+def _raise_problems(what: str, problems: list[str]) -> None:
+    if problems:
+        more = f" and {len(problems) - 8} more" if len(problems) > 8 else ""
+        raise ConfigError(f"{what}: {'; '.join(problems[:8])}{more}")
+
+
+def _optional_json(path: Path) -> dict[str, Any]:
+    return _read_json(path) if path.is_file() else {}
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path}: cannot be read as JSON ({error})") from error
+    if not isinstance(value, dict):
+        raise ConfigError(f"{path}: must hold a JSON object")
+    return value
+
+
+def _write_json(path: Path, value: object) -> None:
+    path.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
