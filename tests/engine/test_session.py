@@ -25,9 +25,28 @@ LONG = replace(TINY, context=2000)
 class Rig:
     """An engine on a toy backend that a test can look into."""
 
-    def __init__(self, backend: ToyBackend, kept_caches: int = 2) -> None:
+    def __init__(self, backend: ToyBackend) -> None:
         self.backend = backend
-        self.core = EngineCore(lambda: backend, kept_caches=kept_caches)
+        self.core = EngineCore(lambda: backend)
+
+
+class Brake:
+    """Lets some passes through, then holds the next until released: a stream is left half-way for sure."""
+
+    def __init__(self, passes: int = 1) -> None:
+        self._permits = threading.Semaphore(passes)
+        self._released = False
+
+    def __call__(self, rows: Sequence[int]) -> None:
+        if not self._released:
+            assert self._permits.acquire(timeout=20), "the test never released the brake"
+
+    def release(self) -> None:
+        self._released = True
+        self._permits.release()
+
+    def release_once_the_stream_was_told_to_stop(self) -> None:
+        asyncio.get_running_loop().call_soon(self.release)
 
 
 @pytest.fixture
@@ -143,15 +162,19 @@ async def test_a_fork_after_a_rewind_does_not_bring_the_old_ids_back(rig: Rig, p
     assert await generate(fork, 3) == rig.backend.greedy([*prompt[:5], 1, 1, 1], 3)
 
 
-async def test_leaving_early_commits_exactly_what_was_handed_over(rig: Rig, prompt: list[int]) -> None:
+async def test_leaving_early_commits_exactly_what_was_handed_over(prompt: list[int]) -> None:
+    brake = Brake(2)
+    rig = Rig(ToyBackend(on_pass=brake))
     session = rig.core.session()
     session.append(prompt)
     taken: list[int] = []
     async with session.stream(max_tokens=30) as stream:
         async for batch in stream:
             taken += [e.id for e in batch]
+            brake.release_once_the_stream_was_told_to_stop()
             break
     assert stream.reason == "cancelled"
+    assert len(rig.backend.passes) <= 3
     assert session.ids == (*prompt, *taken)
     session.append([3])
     assert await generate(session, 3) == rig.backend.greedy([*prompt, *taken, 3], 3)
@@ -290,7 +313,9 @@ async def test_a_stream_that_is_never_read_runs_nothing(rig: Rig, prompt: list[i
     assert await generate(session, 1) == rig.backend.greedy(prompt, 1)
 
 
-async def test_a_dropped_stream_warns_and_frees_the_session(rig: Rig, prompt: list[int]) -> None:
+async def test_a_dropped_stream_warns_and_frees_the_session(prompt: list[int]) -> None:
+    brake = Brake()
+    rig = Rig(ToyBackend(on_pass=brake))
     session = rig.core.session()
     session.append(prompt)
     stream = session.stream()
@@ -298,6 +323,7 @@ async def test_a_dropped_stream_warns_and_frees_the_session(rig: Rig, prompt: li
     with pytest.warns(ResourceWarning, match="async with"):
         del stream
         gc.collect()
+    brake.release()
     session.append([1])
     ids = [*prompt, *(e.id for e in first), 1]
     assert await generate(session, 2) == rig.backend.greedy(ids, 2)
@@ -408,11 +434,14 @@ async def test_a_device_error_closes_the_engine_and_a_new_one_works(prompt: list
         assert await generate(session, 2) == fresh.greedy(prompt, 2)
 
 
-async def test_a_closed_session_refuses_and_closing_twice_is_fine(rig: Rig, prompt: list[int]) -> None:
+async def test_a_closed_session_refuses_and_closing_twice_is_fine(prompt: list[int]) -> None:
+    brake = Brake()
+    rig = Rig(ToyBackend(on_pass=brake))
     session = rig.core.session()
     session.append(prompt)
     stream = session.stream()
     await anext(stream)
+    brake.release_once_the_stream_was_told_to_stop()
     await session.aclose()
     await session.aclose()
     assert stream.reason == "cancelled"
@@ -423,7 +452,8 @@ async def test_a_closed_session_refuses_and_closing_twice_is_fine(rig: Rig, prom
 
 
 async def test_closing_the_engine_ends_streams_and_gives_caches_back(prompt: list[int]) -> None:
-    backend = ToyBackend()
+    brake = Brake(2)
+    backend = ToyBackend(on_pass=brake)
     core = EngineCore(lambda: backend)
     async with core.session() as old:
         old.append(prompt)
@@ -432,6 +462,8 @@ async def test_closing_the_engine_ends_streams_and_gives_caches_back(prompt: lis
     session.append([5])
     stream = session.stream()
     await anext(stream)
+    core._worker._queue.close()  # the part of closing that does not wait
+    brake.release()
     await core.aclose()
     with pytest.raises(EngineClosedError, match="the engine is closed"):
         while True:
