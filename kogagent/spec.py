@@ -148,7 +148,7 @@ class ModelSpec:
             raise ConfigError(f"rope_theta={self.rope_theta!r} must be a positive number")
 
     def rope_frequencies(self) -> tuple[float, ...]:
-        """Radians a position of pair i, [h/2]: theta**(-2i/h), scaled as Llama 3 does where the spec says so."""
+        """Radians a position of pair i, [h/2]: theta**(-2i/h), scaled as Llama 3 does if the spec says so."""
         frequencies = [self.rope_theta ** (-2 * i / self.head_dim) for i in range(self.head_dim // 2)]
         if self.rope_scaling is None:
             return tuple(frequencies)

@@ -11,9 +11,9 @@ o_l[k], full width, from RMSNorm(X_l) before anything is reduced. Then the landi
 
 With δ = delay in layers (2δ modules; each kind of module is delayed against its own kind), the rows are
 
-    plain, δ=0                      (k, own 1, others 1)                    blocking: ordinary tensor parallelism
-    n <  δ, early "none"            (k, own sqrt(L), others 0)              no communication
-    n <  δ, early "present"         (k, own 1, others 1)                    blocking full sum
+    plain, δ=0                      (k, own 1, others 1)              blocking: ordinary tensor parallelism
+    n <  δ, early "none"            (k, own sqrt(L), others 0)        no communication
+    n <  δ, early "present"         (k, own 1, others 1)              blocking full sum
     n >= δ                          (k, own 1, others 0), (k-2δ, own 0, others 1)
         where the source k-2δ lies in an early layer of mode "present", its sum has landed already and the
         second entry is left out, unless early_resent says the weights were trained with it landing twice

@@ -1,7 +1,7 @@
 """Checkpoints: files to canonical tensors and back. Knows no forward pass, no tokenizer.
 
-Everything is checked before a tensor is read: config keys, names, shapes, file lengths. What is read is checked
-for NaN and infinity. A checkpoint is loaded whole or not at all.
+Everything is checked before a tensor is read: config keys, names, shapes, file lengths. What is read is
+checked for NaN and infinity. A checkpoint is loaded whole or not at all.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A model in memory: tensors has exactly the names and shapes of spec.tensors(), in the file's precision."""
+    """A model in memory: tensors has the names and shapes of spec.tensors(), in the file's precision."""
 
     spec: ModelSpec
     tensors: dict[str, torch.Tensor]
@@ -57,7 +57,9 @@ def load_checkpoint(path: str | Path) -> Checkpoint:
             raise ConfigError(f"{path}: has no config.json and {len(files)} .gguf files; name one model")
         path = files[0]
     if path.is_dir():
-        layout = config_layout(_read_json(path / "config.json"), _optional_json(path / "generation_config.json"))
+        layout = config_layout(
+            _read_json(path / "config.json"), _optional_json(path / "generation_config.json")
+        )
         return _load(path, layout, _safetensors(path))
     if path.suffix != ".gguf":
         raise ConfigError(f"{path}: neither a directory nor a .gguf file")
@@ -111,14 +113,12 @@ def save_checkpoint(
     _write_json(directory / "config.json", to_config(spec))  # last: a directory with it is complete
 
 
-def random_tensors(
-    spec: ModelSpec, seed: int, dtype: torch.dtype = torch.float32
-) -> dict[str, torch.Tensor]:
+def random_tensors(spec: ModelSpec, seed: int, dtype: torch.dtype = torch.float32) -> dict[str, torch.Tensor]:
     """Seeded weights whose activations keep their size through the layers: tests, benchmarks, kernels.
 
     Matrices are normal with variance 1/fan-in over all lanes, those that write to the stream divided by
-    sqrt(2N) besides; embeddings have variance 1; norms lie near 1. The same (spec, seed) gives the same numbers
-    in every dtype, up to rounding.
+    sqrt(2N) besides; embeddings have variance 1; norms lie near 1. The same (spec, seed) gives the same
+    numbers in every dtype, up to rounding.
     """
     generator = torch.Generator().manual_seed(seed)
     out = {}
@@ -228,7 +228,7 @@ def _safetensors_file(path: Path) -> dict[str, Stored]:
     from safetensors import SafetensorError, safe_open
 
     try:
-        file = safe_open(path, framework="pt")
+        file: Any = safe_open(path, framework="pt")
     except (SafetensorError, OSError) as error:
         raise ConfigError(f"{path}: truncated or not a safetensors file ({error})") from error
     stored = {}

@@ -1,7 +1,7 @@
 """The incremental backend for CPUs: KV cache, fused weights, FP16 weights with FP32 around them.
 
-Knows ids and weights. One forward pass for every model: what lanes, delays and ladders do to the streams is read
-from the lane table. A plain transformer is L=1.
+Knows ids and weights. One forward pass for every model: what lanes, delays and ladders do to the streams is
+read from the lane table. A plain transformer is L=1.
 
 Rounding points of the half types: the inputs and results of matrix products of few rows; norms, RoPE,
 attention, residual streams and the cache are FP32. With many rows FP16 weights are widened and the product is
@@ -17,7 +17,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import torch
-import torch.nn.functional as F  # noqa: N812 - torch's own short name
+import torch.nn.functional as F
 
 from kogagent.engine.backend import KV, Decode, DecodePlan
 from kogagent.engine.backends.host import HostDecode, check_pending
@@ -29,7 +29,12 @@ from kogagent.spec import ModelSpec
 
 Dtype: TypeAlias = Literal["auto", "float32", "float16", "bfloat16"]
 
-_TORCH_DTYPES = {"auto": torch.float16, "float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+_TORCH_DTYPES = {
+    "auto": torch.float16,
+    "float32": torch.float32,
+    "float16": torch.float16,
+    "bfloat16": torch.bfloat16,
+}
 _CHUNK = 256  # rows of one pass of a long pre-fill: bounds the memory of masks and activations
 _WIDEN_ROWS = 8  # from here on widening FP16 weights and an FP32 product beat the FP16 product
 
@@ -212,7 +217,9 @@ class CpuBackend:
     # ── forward ──
     # Shapes: X [S, rows, D] with S streams, 1 where they are all equal; o [L, rows, D].
 
-    def _run(self, kv: KV, ids: Sequence[int], want: Literal["none", "last", "all"]) -> npt.NDArray[np.float32]:
+    def _run(
+        self, kv: KV, ids: Sequence[int], want: Literal["none", "last", "all"]
+    ) -> npt.NDArray[np.float32]:
         self._check_open()
         if not isinstance(kv, CpuKV):
             raise InputError(f"a {type(kv).__name__} belongs to another backend; use open_kv of this one")
@@ -282,7 +289,7 @@ class CpuBackend:
         qk, v = qkv[:, :, :turned], qkv[:, :, turned:]
         if layer.qk_scale is not None:
             qk = F.rms_norm(qk, (h,), None, spec.norm_eps) * layer.qk_scale
-        pairs = torch.view_as_complex(qk.unflatten(-1, (-1, 2)))
+        pairs = torch.view_as_complex(qk.view(lanes, rows, turned, -1, 2))
         qk = torch.view_as_real(pairs * turn).flatten(-2)  # [L, rows, heads + kv_heads, h]
         # Heads of all lanes side by side: attention never crosses them, so one call serves every lane.
         end = position + rows
@@ -299,7 +306,7 @@ class CpuBackend:
         return self._project(mixed, layer.wo)
 
     def _mask(self, position: int, rows: int, window: int) -> torch.Tensor | None:
-        """Visible keys of each query row, repeated for the heads of a group: [group * rows, keys], or None."""
+        """Visible keys of each query row, once for each head of a group: [group * rows, keys], or None."""
         if rows == 1:
             return None  # the slice of keys is the window
         end = position + rows

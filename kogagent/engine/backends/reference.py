@@ -1,4 +1,4 @@
-"""The equations in torch FP32, the whole sequence each time: truth for every other backend. Nothing is cached.
+"""The equations in torch FP32, the whole sequence each time: truth for the other backends, no cache.
 
 Knows ids and weights. Speed is no aim here; a reader checks this file against docs and papers.
 """

@@ -17,7 +17,7 @@ from kogagent.spec import ModelSpec
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Where one canonical tensor lies. shapes: those the checkpoint may use; all reshape to the canonical one.
+    """Where one canonical tensor lies. shapes: what the checkpoint may use, all of the canonical size.
 
     halves: head_dim of rows that the checkpoint rotates as halves (x0, x[h/2]) and that must be reordered to
     interleaved pairs; 0 where nothing is to be done.
@@ -33,7 +33,7 @@ class Layout:
     """A checkpoint's spec and the place of every canonical tensor.
 
     ignored: names that may be there and carry nothing the spec does not say.
-    same: checkpoint names that may be there if they equal the canonical tensor named (a tied head stored twice).
+    same: checkpoint names that may be there if they equal a canonical tensor (a tied head stored twice).
     """
 
     spec: ModelSpec
@@ -122,8 +122,9 @@ class Keys:
             if key not in self._read and key not in harmless and value is not None
         )
         if unknown:
+            named = ", ".join(map(repr, unknown))
             raise ConfigError(
-                f"{self._where}: unknown {'key' if len(unknown) == 1 else 'keys'} {', '.join(map(repr, unknown))}. "
+                f"{self._where}: unknown {'key' if len(unknown) == 1 else 'keys'} {named}. "
                 "They might change what the model computes; remove them if they do not."
             )
 

@@ -1,7 +1,7 @@
 """Hugging Face directories of the Llama family: config.json to ModelSpec, parameter names to canonical ones.
 
-Knows configs and tensor names; reads no tensor data. Every one of these families rotates halves, so the rows of
-q and k (their biases and norms too) are reordered when they are read.
+Knows configs and tensor names; reads no tensor data. Every one of these families rotates halves, so the rows
+of q and k (their biases and norms too) are reordered when they are read.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ FAMILIES: Mapping[str, _Family] = {
 # Keys that no forward pass of these families reads at inference.
 _HARMLESS = frozenset(
     {
-        "model_type", "auto_map", "transformers_version", "torch_dtype", "dtype", "use_cache", "_name_or_path",
-        "pad_token_id", "sep_token_id", "cls_token_id", "unk_token_id", "decoder_start_token_id",
-        "initializer_range", "attention_dropout", "hidden_dropout", "resid_pdrop", "embd_pdrop",
+        "model_type", "auto_map", "transformers_version", "torch_dtype", "dtype", "use_cache",
+        "_name_or_path", "pad_token_id", "sep_token_id", "cls_token_id", "unk_token_id",
+        "decoder_start_token_id", "initializer_range", "attention_dropout", "hidden_dropout", "resid_pdrop", "embd_pdrop",
         "pretraining_tp", "is_llama_config", "transformers.js_config", "unsloth_version", "unsloth_fixed",
         "_attn_implementation", "_attn_implementation_autoset", "attn_implementation",
         "output_attentions", "output_hidden_states", "return_dict", "return_dict_in_generate",
@@ -165,13 +165,17 @@ def _windows(keys: Keys, family: _Family) -> tuple[int, ...]:
         return (window,) * layers
     used = keys.boolean("use_sliding_window", False)
     first = keys.integer("max_window_layers", 28)
-    default = ["sliding_attention" if used and window and n >= first else "full_attention" for n in range(layers)]
+    default = [
+        "sliding_attention" if used and window and n >= first else "full_attention" for n in range(layers)
+    ]
     types = keys.get("layer_types", default)
     if not isinstance(types, list) or len(types) != layers:
         raise keys.error("layer_types", f"must be a list of {layers} entries")
     for kind in types:
         if kind not in ("sliding_attention", "full_attention"):
-            raise keys.error("layer_types", f"holds {kind!r}; only sliding_attention and full_attention can be run")
+            raise keys.error(
+                "layer_types", f"holds {kind!r}; only sliding_attention and full_attention can be run"
+            )
     if "sliding_attention" in types and not (used and window):
         raise keys.error("layer_types", "needs use_sliding_window and sliding_window")
     return tuple(window if kind == "sliding_attention" else 0 for kind in types)

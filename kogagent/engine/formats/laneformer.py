@@ -23,9 +23,9 @@ FORMAT_VERSION = 1
 
 _HARMLESS = frozenset(
     {
-        "architectures", "model_type", "auto_map", "transformers_version", "torch_dtype", "dtype", "use_cache",
-        "pad_token_id", "initializer_range", "depth_init", "multiple_of", "_name_or_path", "use_flex_attn",
-        "name", "output_attentions", "output_hidden_states", "return_dict", "chunk_size_feed_forward",
+        "architectures", "model_type", "auto_map", "transformers_version", "torch_dtype", "dtype",
+        "use_cache", "pad_token_id", "initializer_range", "depth_init", "multiple_of", "_name_or_path",
+        "use_flex_attn", "name", "output_attentions", "output_hidden_states", "return_dict", "chunk_size_feed_forward",
         "id2label", "label2id", "problem_type",
     }
 )  # fmt: skip
@@ -130,8 +130,8 @@ def _head(keys: Keys) -> Literal["replicate", "vocab_parallel", "sum"]:
 
 
 def _windows(keys: Keys, layers: int) -> tuple[int, ...]:
-    """swa_layers names the windowed layers; else sliding_window_n_layers counts them from the front (positive)
-    or the back (negative), and unclamped_layers are exempt from it."""
+    """swa_layers names the windowed layers; else sliding_window_n_layers counts them from the front
+    (positive) or the back (negative), and unclamped_layers are exempt."""
     window = keys.integer("sliding_window", 0)
     first = keys.integer("sliding_window_n_layers", 0)
     exempt = _layer_list(keys, "unclamped_layers", layers)
@@ -189,7 +189,7 @@ def _published_entries(spec: ModelSpec) -> dict[str, Entry]:
         else:
             _, layer, part = name.split(".")
             own = f"model.layers.{layer}.{inner[part]}"
-        shapes = (shape,)
+        shapes: tuple[tuple[int, ...], ...] = (shape,)
         if name == "head" and spec.vocab_size % spec.lanes == 0:
             shapes = (shape, (spec.lanes, spec.vocab_size // spec.lanes, spec.dim))
         entries[name] = Entry(own + ".weight", shapes)

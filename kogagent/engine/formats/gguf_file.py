@@ -1,0 +1,197 @@
+"""GGUF files: metadata to ModelSpec, tensors by name, de-quantised one at a time by the package `gguf`.
+
+Knows architectures llama (mistral, smollm too), qwen2 and qwen3. Everything but the tensor data is read and
+checked when the file is opened. llama.cpp stores llama's q and k rows interleaved, as the canonical layout
+has them; qwen's rotate halves.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from kogagent.engine.formats import Entry, Keys, Layout
+from kogagent.engine.formats.huggingface import one_lane_entries
+from kogagent.errors import ConfigError, MissingExtraError
+from kogagent.spec import ModelSpec, RopeScaling
+
+QUANTISATIONS = (
+    "F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K",
+)  # fmt: skip
+
+_HALVES = {"llama": False, "qwen2": True, "qwen3": True}
+
+_HARMLESS = frozenset(
+    {"vocab_size", "rope.scaling.original_context_length", "rope.scaling.finetuned", "pooling_type"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class GgufTensor:
+    """One tensor of the file. shape: as torch has it, the row last; read() de-quantises."""
+
+    shape: tuple[int, ...]
+    read: Callable[[], torch.Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class GgufModel:
+    """An opened file: what it says of the model and where its tensors lie."""
+
+    layout: Layout
+    tensors: Mapping[str, GgufTensor]
+
+
+def open_gguf(path: Path) -> GgufModel:
+    """Read a file's metadata. No tensor is de-quantised yet.
+
+    Raises ConfigError for a truncated file, an unknown architecture or metadata key, a tensor type outside
+    QUANTISATIONS; MissingExtraError without the package.
+    """
+    try:
+        import gguf
+    except ImportError as error:
+        raise MissingExtraError("Reading a GGUF file", "gguf", "gguf") from error
+    try:
+        reader = gguf.GGUFReader(path)
+        values = {name: field.contents() for name, field in reader.fields.items()}
+    except (ValueError, IndexError, KeyError, OverflowError, OSError) as error:
+        raise ConfigError(f"{path}: truncated or not a GGUF file ({error})") from error
+    unsupported = sorted({t.tensor_type.name for t in reader.tensors} - set(QUANTISATIONS))
+    if unsupported:
+        raise ConfigError(
+            f"{path}: tensors of type {', '.join(unsupported)} cannot be read; "
+            f"supported are {', '.join(QUANTISATIONS)}"
+        )
+    tensors = {t.name: _tensor(gguf, t) for t in reader.tensors}
+    return GgufModel(_layout(values, tensors, str(path)), tensors)
+
+
+def _tensor(gguf: Any, stored: Any) -> GgufTensor:
+    kind = stored.tensor_type.name
+
+    def read() -> torch.Tensor:
+        data = np.array(
+            gguf.dequantize(stored.data, stored.tensor_type)
+        )  # a copy: the file is read-only memory
+        wide = torch.from_numpy(data)
+        if kind in ("F32", "F16"):
+            return wide
+        return wide.to(torch.bfloat16 if kind == "BF16" else torch.float16)
+
+    return GgufTensor(tuple(int(n) for n in reversed(stored.shape)), read)
+
+
+def _layout(values: Mapping[str, Any], tensors: Mapping[str, GgufTensor], where: str) -> Layout:
+    arch = values.get("general.architecture")
+    if arch not in _HALVES:
+        raise ConfigError(
+            f"{where}: architecture {arch!r} is not supported. Supported: {', '.join(sorted(_HALVES))}"
+        )
+    if values.get("split.count", 1) > 1:
+        raise ConfigError(f"{where}: is one part of a split model. Merge the parts with gguf-split first.")
+    prefix = f"{arch}."
+    keys = Keys({k.removeprefix(prefix): v for k, v in values.items() if k.startswith(prefix)}, where)
+    if "token_embd.weight" not in tensors:
+        raise ConfigError(f"{where}: missing 'token_embd.weight'")
+    dim, heads = keys.integer("embedding_length"), keys.integer("attention.head_count")
+    if heads < 1:
+        raise keys.error("attention.head_count", "must be positive")
+    head_dim = keys.integer("attention.key_length", dim // heads)
+    layers = keys.integer("block_count")
+    keys.only("attention.value_length", head_dim)
+    keys.only("rope.dimension_count", head_dim)
+    keys.only("rope.scaling.type", "none")
+    keys.only("expert_count", 0)
+    keys.only("expert_used_count", 0)
+    keys.only("attention.causal", True)
+    theta = keys.number("rope.freq_base", 10000.0)
+    spec = ModelSpec(
+        name=str(values.get("general.name", "")),
+        vocab_size=tensors["token_embd.weight"].shape[0],
+        dim=dim,
+        n_layers=layers,
+        n_heads=heads,
+        n_kv_heads=keys.integer("attention.head_count_kv", heads),
+        head_dim=head_dim,
+        ffn_dim=keys.integer("feed_forward_length"),
+        context=keys.integer("context_length"),
+        windows=(keys.integer("attention.sliding_window", 0),) * layers,
+        norm_eps=keys.number("attention.layer_norm_rms_epsilon"),
+        rope_theta=theta,
+        rope_scaling=_rope_scaling(tensors, theta, head_dim, where),
+        qkv_bias=arch == "qwen2",
+        qk_norm=arch == "qwen3",
+        tied_head="output.weight" not in tensors,
+        bos_id=values.get("tokenizer.ggml.bos_token_id"),
+        eos_ids=_end_ids(values),
+    )
+    keys.finish(_HARMLESS)
+    return Layout(spec, _entries(spec, halves=_HALVES[arch]), ignored=("rope_freqs.weight",))
+
+
+def _end_ids(values: Mapping[str, Any]) -> tuple[int, ...]:
+    names = ("tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id")
+    return tuple(dict.fromkeys(int(values[name]) for name in names if name in values))
+
+
+def _rope_scaling(
+    tensors: Mapping[str, GgufTensor], theta: float, head_dim: int, where: str
+) -> RopeScaling | None:
+    """Llama-3 scaling, which a GGUF keeps only as the tensor of its divisors.
+
+    On the ramp, 1/divisor is a line in the frequency; its slope and offset give the three parameters (only
+    their ratios matter: low_freq_factor is set to 1). The result must give the tensor back.
+    """
+    stored = tensors.get("rope_freqs.weight")
+    if stored is None:
+        return None
+    divisors: list[float] = stored.read().double().tolist()
+    factor = max(divisors, default=0.0)
+    failure = ConfigError(f"{where}: 'rope_freqs.weight' is no Llama-3 RoPE scaling and cannot be run")
+    if len(divisors) != head_dim // 2 or min(divisors) < 1 - 1e-6 or not math.isfinite(factor):
+        raise failure
+    if factor == 1.0:
+        return None
+    turns = [theta ** (-2 * i / head_dim) / (2 * math.pi) for i in range(len(divisors))]  # a position
+    ramp = [
+        (t, (1 / d - 1 / factor) / (1 - 1 / factor))
+        for t, d in zip(turns, divisors, strict=True)
+        if 1 + 1e-6 < d < factor * (1 - 1e-6)
+    ]
+    if len(ramp) < 2:
+        raise failure
+    line = np.polyfit(np.array([t for t, _ in ramp]), np.array([r for _, r in ramp]), 1)
+    slope, offset = float(line[0]), float(line[1])
+    low = 1.0
+    width = -low / offset if offset < 0 else 0.0
+    if width <= 0 or slope <= 0:
+        raise failure
+    scaling = RopeScaling(factor, low, _tidy(low + width), round(slope * width))
+    again = [scaling.divisor(2 * math.pi * t) for t in turns]
+    if any(abs(a / d - 1) > 1e-3 for a, d in zip(again, divisors, strict=True)):
+        raise failure
+    return scaling
+
+
+def _tidy(value: float) -> float:
+    """The nearest integer where a fit has only just missed it."""
+    return float(round(value)) if abs(value - round(value)) < 1e-3 else value
+
+
+def _entries(spec: ModelSpec, *, halves: bool) -> dict[str, Entry]:
+    top = {"embed": "token_embd.weight", "norm": "output_norm.weight", "head": "output.weight"}
+    inner = {
+        "attn_norm": "attn_norm.weight", "ffn_norm": "ffn_norm.weight",
+        "wq": "attn_q.weight", "wk": "attn_k.weight", "wv": "attn_v.weight", "wo": "attn_output.weight",
+        "bq": "attn_q.bias", "bk": "attn_k.bias", "bv": "attn_v.bias",
+        "q_norm": "attn_q_norm.weight", "k_norm": "attn_k_norm.weight",
+        "w1": "ffn_gate.weight", "w3": "ffn_up.weight", "w2": "ffn_down.weight",
+    }  # fmt: skip
+    return one_lane_entries(spec, top, inner, "blk.", halves=halves)
