@@ -1,1 +1,84 @@
-"""The programs that compute: one for each place a model can run."""
+"""The programs that compute: one for each place a model can run. Loads none of them before it is asked for.
+
+    cuda       NVIDIA GPUs: one resident program a segment
+    cpu        any machine: incremental, FP16 weights
+    reference  any machine: the equations in FP32, no cache; for tests and doubts
+
+"auto" is cuda where it can run, else cpu.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import importlib.util
+from collections.abc import Callable
+from typing import TYPE_CHECKING, cast
+
+from kogagent.engine.backend import Backend
+from kogagent.errors import InputError, MissingExtraError
+
+if TYPE_CHECKING:
+    from kogagent.engine.weights import Checkpoint
+
+BACKENDS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "cuda": ("CudaBackend", ("auto", "float16", "bfloat16")),
+    "cpu": ("CpuBackend", ("auto", "float32", "float16", "bfloat16")),
+    "reference": ("ReferenceBackend", ("auto", "float32")),
+}
+"""Class and weight types of each, best first. The class is called as (spec, tensors, dtype=), the reference
+without dtype."""
+
+
+def unavailable(name: str) -> InputError | None:
+    """Why a backend cannot run on this machine, None when it can. Loads neither torch nor cupy."""
+    if name not in BACKENDS:
+        return InputError(f"device={name!r}: must be 'auto' or one of {', '.join(map(repr, BACKENDS))}")
+    if importlib.util.find_spec("torch") is None:
+        return InputError(f"the {name} backend needs the package 'torch': pip install torch")
+    return _no_cuda() if name == "cuda" else None
+
+
+def available() -> dict[str, str | None]:
+    """Every backend, best first, with the reason why it cannot run here, or None."""
+    reasons = {name: unavailable(name) for name in BACKENDS}
+    return {name: None if error is None else str(error) for name, error in reasons.items()}
+
+
+def resolve(device: str) -> str:
+    """The backend that a device name stands for. Raises InputError, MissingExtraError with the reason."""
+    if device == "auto":
+        return "cpu" if unavailable("cuda") is not None else "cuda"
+    error = unavailable(device)
+    if error is not None:
+        raise error
+    return device
+
+
+def open_backend(device: str, checkpoint: Checkpoint, dtype: str = "auto") -> Backend:
+    """Load a checkpoint into the backend of a device. Called on the thread that will own it."""
+    name = resolve(device)
+    cls, dtypes = BACKENDS[name]
+    if dtype not in dtypes:
+        raise InputError(f"dtype={dtype!r}: the {name} backend takes {', '.join(map(repr, dtypes))}")
+    make = cast(Callable[..., Backend], getattr(importlib.import_module(f"{__name__}.{name}"), cls))
+    options = {} if dtype == "auto" or name == "reference" else {"dtype": dtype}
+    return make(checkpoint.spec, checkpoint.tensors, **options)
+
+
+def _no_cuda() -> InputError | None:
+    for package in ("cupy", "triton"):
+        if importlib.util.find_spec(package) is None:
+            return MissingExtraError("the cuda backend", package, "cuda")
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return InputError("the cuda backend needs an NVIDIA driver: libcuda.so.1 was not found")
+    code = driver.cuInit(0)
+    if code != 0:
+        return InputError(f"the cuda backend cannot start: cuInit returned error {code} (see nvidia-smi)")
+    count = ctypes.c_int(0)
+    code = driver.cuDeviceGetCount(ctypes.byref(count))
+    if code != 0 or count.value == 0:
+        return InputError("the cuda backend needs an NVIDIA GPU: the driver reports none (see nvidia-smi)")
+    return None
