@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from kogagent.engine import backends
-from kogagent.engine.backend import KV, Backend, DecodePlan
+from kogagent.engine.backend import KV, Backend, Decode, DecodePlan
 from kogagent.engine.backends.cpu import CpuBackend
 from kogagent.engine.backends.host import HostDecode
 from kogagent.engine.backends.reference import ReferenceBackend
@@ -50,7 +50,7 @@ class Broken(ReferenceBackend):
 
     fault = ""
 
-    def decode(self, kv: KV, ids: list[int], plan: DecodePlan) -> HostDecode:  # type: ignore[override]
+    def decode(self, kv: KV, ids: Sequence[int], plan: DecodePlan) -> Decode:
         return BrokenDecode(self, kv, ids, plan) if self.fault else HostDecode(self, kv, ids, plan)
 
 
