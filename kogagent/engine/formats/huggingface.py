@@ -44,7 +44,8 @@ _HARMLESS = frozenset(
     {
         "model_type", "auto_map", "transformers_version", "torch_dtype", "dtype", "use_cache",
         "_name_or_path", "pad_token_id", "sep_token_id", "cls_token_id", "unk_token_id",
-        "decoder_start_token_id", "initializer_range", "attention_dropout", "hidden_dropout", "resid_pdrop", "embd_pdrop",
+        "decoder_start_token_id", "initializer_range", "attention_dropout", "hidden_dropout",
+        "resid_pdrop", "embd_pdrop",
         "pretraining_tp", "is_llama_config", "transformers.js_config", "unsloth_version", "unsloth_fixed",
         "_attn_implementation", "_attn_implementation_autoset", "attn_implementation",
         "output_attentions", "output_hidden_states", "return_dict", "return_dict_in_generate",

@@ -25,7 +25,8 @@ _HARMLESS = frozenset(
     {
         "architectures", "model_type", "auto_map", "transformers_version", "torch_dtype", "dtype",
         "use_cache", "pad_token_id", "initializer_range", "depth_init", "multiple_of", "_name_or_path",
-        "use_flex_attn", "name", "output_attentions", "output_hidden_states", "return_dict", "chunk_size_feed_forward",
+        "use_flex_attn", "name", "output_attentions", "output_hidden_states", "return_dict",
+        "chunk_size_feed_forward",
         "id2label", "label2id", "problem_type",
     }
 )  # fmt: skip
