@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import secrets
 
-# Before torch starts its threads: tiny matrices gain nothing from a second one, and threads that spin for each
-# other on a busy machine make the suite twenty times slower.
+# Before torch starts its threads: tiny matrices gain nothing from a second one, and threads that spin for
+# each other on a busy machine make the suite twenty times slower.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-import numpy as np  # noqa: E402
-import pytest  # noqa: E402
+import numpy as np
+import pytest
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -269,7 +270,7 @@ def _caches_count_what_they_hold(case: _Case) -> None:
     kv.close()
     kv.close()
     for capacity in (0, case.spec.context + 1):
-        _raises(InputError, lambda c=capacity: case.backend.open_kv(c), f"a capacity of {capacity}")
+        _raises(InputError, partial(case.backend.open_kv, capacity), f"a capacity of {capacity}")
 
 
 def _step_by_step_equals_all_at_once(case: _Case) -> None:
@@ -350,9 +351,9 @@ def _bad_ids_are_refused(case: _Case) -> None:
     kv = case.kv()
     _raises(InputError, lambda: case.segment(kv, [], 1), "no pending id")
     for bad in (-1, case.spec.vocab_size):
-        _raises(InputError, lambda b=bad: case.segment(kv, [0, b], 1), f"id {bad}")
-        _raises(InputError, lambda b=bad: case.backend.prefill(kv, [0, b]), f"id {bad}")
-        _raises(InputError, lambda b=bad: case.backend.logits(kv, [0, b]), f"id {bad}")
+        _raises(InputError, partial(case.segment, kv, [0, bad], 1), f"id {bad}")
+        _raises(InputError, partial(case.backend.prefill, kv, [0, bad]), f"id {bad}")
+        _raises(InputError, partial(case.backend.logits, kv, [0, bad]), f"id {bad}")
     assert kv.length == 0
 
 
@@ -426,9 +427,9 @@ def _the_noise_belongs_to_seed_position_and_id(case: _Case) -> None:
 
 def _filters_bite(case: _Case) -> None:
     greedy = case.run()
-    for field in ({"top_k": 1}, {"top_p": 1e-6}, {"min_p": 1.0}):
-        params = SamplingParams(temperature=1.5, seed=3, **field)  # type: ignore[arg-type]
-        assert case.run(sampling=params) == greedy, f"{field} must leave the largest logit alone"
+    free = SamplingParams(temperature=1.5, seed=3)
+    for params in (replace(free, top_k=1), replace(free, top_p=1e-6), replace(free, min_p=1.0)):
+        assert case.run(sampling=params) == greedy, f"{params} must leave the largest logit alone"
     history = tuple(range(0, case.spec.vocab_size, 2))
     out = case.run(8, sampling=SamplingParams(repetition_penalty=1e6), history=history)
     assert len({*out}) == 8 and not {*out} & {*history, *case.prompt}
