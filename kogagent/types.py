@@ -6,9 +6,11 @@ and read back. Identity, storage and behaviour live elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
+
+Deps = TypeVar("Deps")
 
 JSONValue: TypeAlias = Any
 """A value `json.dumps` accepts: None, bool, int, float, str, list or dict of the same."""
@@ -227,6 +229,43 @@ class TurnEnd:
 ModelEvent: TypeAlias = PlanDelta | TextDelta | CallStarted | CallDelta | CallReady | TurnEnd
 
 
+# ── what a tool is given and gives back ──────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class RunContext(Generic[Deps]):
+    """What a tool may know of the run that calls it: a parameter annotated so is injected, never asked of
+    the model.
+
+    deps is what the caller passed to the run; call is the call being run, turn the number of its turn from 1;
+    messages is the history up to and including the turn that made the call.
+    """
+
+    deps: Deps
+    call: ToolCall
+    turn: int = 1
+    messages: Sequence[Message] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOutcome:
+    """One call done: the result the model reads, and what only the developer sees.
+
+    started and ended are `time.perf_counter()` around the tool's own code, equal when it never ran. error is
+    the exception it raised, with its traceback; bug says that it was raised neither as Retry nor as ToolFailed.
+    """
+
+    result: ToolResult
+    started: float = 0.0
+    ended: float = 0.0
+    error: BaseException | None = field(default=None, compare=False)
+    bug: bool = False
+
+    @property
+    def seconds(self) -> float:
+        return self.ended - self.started
+
+
 # ── what a run yields ────────────────────────────────────────────────────────────────────────
 
 
@@ -246,17 +285,34 @@ class ToolFinished:
     error: BaseException | None = field(default=None, compare=False)
 
 
+StopReason: TypeAlias = Literal[
+    "finished", "max_turns", "max_calls", "max_tokens", "max_seconds", "repeated_call"
+]
+
+
+@dataclass(frozen=True, slots=True)
+class AskedAgain:
+    """The model's answer could not be used and it was told so: `reason` is the message it reads next."""
+
+    reason: str
+
+
 @dataclass(frozen=True, slots=True)
 class RunResult:
     """What a run came to. `output` is the answer text, or the validated object when the agent has an
-    output type. `messages` is the whole history, each call followed by its result."""
+    output type. `messages` is the whole history, each call followed by its result.
+
+    `reason` other than "finished" names the limit that ended the run; `output` is then the text of the last
+    turn, or None where an output type asked for more. `failures` holds each call whose tool raised.
+    """
 
     output: Any
     messages: tuple[Message, ...]
     usage: Usage
     timings: Timings
     turns: int
-    reason: Literal["finished", "max_turns", "max_calls", "max_tokens", "max_seconds", "repeated_call"]
+    reason: StopReason
+    failures: tuple[ToolFinished, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,4 +322,4 @@ class RunFinished:
     result: RunResult
 
 
-AgentEvent: TypeAlias = ModelEvent | ToolStarted | ToolFinished | RunFinished
+AgentEvent: TypeAlias = ModelEvent | ToolStarted | ToolFinished | AskedAgain | RunFinished

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
-from kogagent.types import JSONValue, Message, ModelEvent, ToolCall, ToolResult, ToolSpec
+from kogagent.types import JSONValue, Message, ModelEvent, RunContext, ToolCall, ToolOutcome, ToolSpec
 
 ToolChoice: TypeAlias = Literal["auto", "none", "required"] | str
 """auto: text or calls; none: text only; required: at least one call; else the one tool to call."""
@@ -50,6 +50,14 @@ class ModelSource(Protocol):
     def as_model(self) -> Model: ...
 
 
+@runtime_checkable
+class ClosingModel(Protocol):
+    """A model that holds something for one conversation, a KV lease say. A run that made its model by
+    `as_model()` closes it when the run ends."""
+
+    async def aclose(self) -> None: ...
+
+
 class Tools(Protocol):
     """The tools of an agent."""
 
@@ -57,5 +65,6 @@ class Tools(Protocol):
     def specs(self) -> tuple[ToolSpec, ...]:
         """In a fixed order: it is part of the prompt prefix."""
 
-    async def call(self, call: ToolCall) -> ToolResult:
-        """Validate, run, time-limit. Never raises for what a tool does, except cancellation."""
+    async def call(self, call: ToolCall, context: RunContext[Any]) -> ToolOutcome:
+        """Validate, run, time-limit. Never raises for what a tool does, except cancellation and
+        KeyboardInterrupt; what a tool started has ended, or been given up on, when this returns or raises."""
