@@ -147,8 +147,7 @@ class CpuBackend:
     def open_kv(self, capacity: int) -> CpuKV:
         self._check_open()
         check_capacity(self._spec, capacity)
-        with torch.inference_mode():
-            return CpuKV(self._spec, capacity)
+        return CpuKV(self._spec, capacity)
 
     def prefill(self, kv: KV, ids: Sequence[int]) -> None:
         if ids:
