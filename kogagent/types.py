@@ -252,7 +252,7 @@ class ToolOutcome:
     """One call done: the result the model reads, and what only the developer sees.
 
     started and ended are `time.perf_counter()` around the tool's own code, equal when it never ran. error is
-    the exception it raised, with its traceback; bug says that it was raised neither as Retry nor as ToolFailed.
+    the exception it raised, with its traceback; bug says that it was neither Retry nor ToolFailed.
     """
 
     result: ToolResult

@@ -1,0 +1,167 @@
+"""Models that follow a script or a function, for tests without weights. Knows no tokens, no device."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from kogagent.errors import InputError, ModelError
+from kogagent.loop.protocols import TurnRequest
+from kogagent.types import (
+    CallDelta,
+    CallReady,
+    CallStarted,
+    FinishReason,
+    JSONValue,
+    ModelEvent,
+    PlanDelta,
+    TextDelta,
+    Timings,
+    ToolCall,
+    TurnEnd,
+    Usage,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptedTurn:
+    """One turn to play. `error` is raised after the text and calls, in place of the turn's end."""
+
+    text: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    plan: str = ""
+    reason: FinishReason = "stop"
+    usage: Usage = field(default_factory=Usage)
+    timings: Timings = field(default_factory=Timings)
+    error: BaseException | None = None
+
+
+Turn: TypeAlias = "str | ToolCall | ScriptedTurn | Sequence[str | ToolCall]"
+"""A turn as short as it can be said: an answer, a call, or texts and calls in a list."""
+
+
+def call(name: str, arguments: str | None = None, /, **values: JSONValue) -> ToolCall:
+    """A call for a script: `call("weather", city="Oslo")`, or with the exact argument text as second
+    argument. The model that plays it gives it an id."""
+    if arguments is not None and values:
+        raise InputError(f"call({name!r}) takes the argument text or values, not both")
+    return ToolCall("", name, json.dumps(values) if arguments is None else arguments)
+
+
+def as_turn(turn: Turn) -> ScriptedTurn:
+    """The short forms of a turn, written out."""
+    if isinstance(turn, ScriptedTurn):
+        return turn
+    parts = (turn,) if isinstance(turn, str | ToolCall) else tuple(turn)
+    for part in parts:
+        if not isinstance(part, str | ToolCall):
+            raise InputError(f"a turn is made of texts and calls, not {part!r}; see kogagent.testing.call")
+    return ScriptedTurn(
+        text="".join(p for p in parts if isinstance(p, str)),
+        calls=tuple(p for p in parts if isinstance(p, ToolCall)),
+    )
+
+
+def turn_events(turn: ScriptedTurn, first_id: int, delta: int = 0) -> Iterator[ModelEvent]:
+    """The events of a turn. Calls without an id get "call_N" from first_id; delta > 0 cuts texts and
+    arguments into pieces of so many characters."""
+
+    def pieces(text: str) -> Iterator[str]:
+        size = delta or max(len(text), 1)
+        return (text[i : i + size] for i in range(0, len(text), size))
+
+    for piece in pieces(turn.plan):
+        yield PlanDelta(piece)
+    for piece in pieces(turn.text):
+        yield TextDelta(piece)
+    for number, one in enumerate(turn.calls, first_id):
+        if not one.id:
+            one = replace(one, id=f"call_{number}")
+        yield CallStarted(one.id, one.name)
+        for piece in pieces(one.arguments):
+            yield CallDelta(one.id, piece)
+        yield CallReady(one)
+    if turn.error is not None:
+        raise turn.error
+    yield TurnEnd(turn.reason, turn.usage, turn.timings)
+
+
+class _Playing:
+    """The stream of one turn: a hand-written iterator, closed for good by `aclose`."""
+
+    def __init__(self, start: Callable[[], Iterator[ModelEvent] | Awaitable[Iterator[ModelEvent]]]) -> None:
+        self._start = start
+        self._events: Iterator[ModelEvent] | None = None
+        self._closed = False
+
+    def __aiter__(self) -> _Playing:
+        return self
+
+    async def __anext__(self) -> ModelEvent:
+        if self._closed:
+            raise StopAsyncIteration
+        if self._events is None:
+            started = self._start()
+            self._events = await started if inspect.isawaitable(started) else started
+        for event in self._events:
+            return event
+        self._closed = True
+        raise StopAsyncIteration
+
+    async def aclose(self) -> None:
+        self._closed = True
+
+
+class ScriptedModel:
+    """A model that plays turns in order: `ScriptedModel(call("ls"), "There are two files.")`.
+
+    requests holds every TurnRequest it was given. repeat=True starts over after the last turn; without it a
+    turn too many is a ModelError. delta cuts texts and arguments into pieces of so many characters. It obeys
+    the script alone: tool_choice, budgets and schemas are for the test to look at in `requests`.
+    """
+
+    def __init__(self, *turns: Turn, repeat: bool = False, delta: int = 0) -> None:
+        if not turns:
+            raise InputError("ScriptedModel needs at least one turn to play")
+        self._turns = tuple(as_turn(turn) for turn in turns)
+        self._repeat = repeat
+        self._delta = delta
+        self._calls = 0
+        self.requests: list[TurnRequest] = []
+
+    def stream(self, request: TurnRequest) -> _Playing:
+        return _Playing(lambda: self._play(request))
+
+    def _play(self, request: TurnRequest) -> Iterator[ModelEvent]:
+        if not request.messages:
+            raise InputError("a turn needs at least one message")
+        at = len(self.requests)
+        if at >= len(self._turns) and not self._repeat:
+            raise ModelError(f"the script has {len(self._turns)} turns and was asked for one more")
+        self.requests.append(request)
+        turn = self._turns[at % len(self._turns)]
+        first, self._calls = self._calls + 1, self._calls + len(turn.calls)
+        return turn_events(turn, first, self._delta)
+
+
+class FunctionModel:
+    """A model that asks a function, sync or async, what to say: `FunctionModel(lambda request: "hello")`."""
+
+    def __init__(self, function: Callable[[TurnRequest], Turn | Awaitable[Turn]], *, delta: int = 0) -> None:
+        self._function = function
+        self._delta = delta
+        self._calls = 0
+
+    def stream(self, request: TurnRequest) -> _Playing:
+        return _Playing(lambda: self._ask(request))
+
+    async def _ask(self, request: TurnRequest) -> Iterator[ModelEvent]:
+        if not request.messages:
+            raise InputError("a turn needs at least one message")
+        said = self._function(request)
+        turn = as_turn(await said if inspect.isawaitable(said) else said)
+        first, self._calls = self._calls + 1, self._calls + len(turn.calls)
+        return turn_events(turn, first, self._delta)
