@@ -160,7 +160,7 @@ class Session:
             await self._worker.call_in_steps(self._fill(started, keep=1))
         finally:
             self._busy = False
-            self._true = len(self._ids)
+            self._settle(started)
             # Only the time: the ids count as reused or pre-filled when a stream asks for them.
             self._count(Counters(prefill_s=started.seconds))
 
@@ -290,6 +290,7 @@ class Session:
             self._kv = self._shelf.take(ids[:-1], self._capacity)
         kv = self._kv
         kv.rewind(min(started.true, kv.length, len(ids) - 1))
+        started.began = True
         started.reused = kv.length
         started.pending = len(ids) - kv.length
         while len(ids) - kv.length > keep:
@@ -308,11 +309,16 @@ class Session:
     def _commit(self, batch: Sequence[Emitted]) -> None:
         self._ids += [e.id for e in batch]
 
-    def _stream_ended(self, counters: Counters, started: bool) -> None:
+    def _stream_ended(self, counters: Counters, started: _Start | None) -> None:
         self._stream = None
         self._count(counters)
-        if started:
-            # Whatever ran past the ids that were taken is cut off when the cache is next used.
+        if started is not None:
+            self._settle(started)
+
+    def _settle(self, started: _Start) -> None:
+        # A job that never began has rewound nothing: the cache may hold what an earlier stream ran too far.
+        # One that did has followed the ids; what it ran past those taken is cut off when it is next used.
+        if started.began:
             self._true = len(self._ids)
 
 
@@ -322,6 +328,7 @@ class _Start:
     def __init__(self, ids: Sequence[int], true: int) -> None:
         self.ids = list(ids)
         self.true = true
+        self.began = False
         self.reused = 0
         self.pending = 0
         self.seconds = 0.0
@@ -409,7 +416,7 @@ class SessionStream:
         if not self._done:
             self._done = True
             self._reason = reason
-            self._session._stream_ended(self.counters, self._segment is not None)
+            self._session._stream_ended(self.counters, self._started)
 
     async def __aenter__(self) -> SessionStream:
         return self

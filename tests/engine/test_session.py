@@ -525,3 +525,50 @@ def test_common_prefix_counts_from_the_start(rng: np.random.Generator) -> None:
         while expected < min(len(a), len(b)) and a[expected] == b[expected]:
             expected += 1
         assert common_prefix(a, b) == expected
+
+
+async def test_whatever_was_done_before_a_stream_says_what_a_fresh_engine_would(
+    rig: Rig, rng: np.random.Generator
+) -> None:
+    sessions = [rig.core.session()]
+    for _ in range(400):
+        at = int(rng.integers(len(sessions)))
+        session = sessions[at]
+        action = rng.choice(
+            ["append", "rewind", "sync", "stream", "leave", "cancel", "fork", "close", "fill"]
+        )
+        room = session.capacity - len(session)
+        fresh = rng.integers(0, 3, int(rng.integers(1, 5))).tolist()  # three ids: prefixes meet often
+        if action == "append" and room >= len(fresh):
+            session.append(fresh)
+        elif action == "rewind":
+            session.rewind(int(rng.integers(0, len(session) + 1)))
+        elif action == "sync":
+            session.sync_to((list(session.ids[: int(rng.integers(0, len(session) + 1))]) + fresh)[:40])
+        elif action == "fill" and room >= 0:
+            await session.prefill()
+        elif action == "fork" and len(sessions) < 5:
+            sessions.append(await session.fork())
+        elif action == "close":
+            await session.aclose()
+            sessions[at] = rig.core.session()
+        elif action in ("stream", "leave", "cancel") and len(session) and room >= 0:
+            before = session.ids
+            taken: list[int] = []
+
+            async def read(session: Session, most: int, taken: list[int]) -> None:
+                async with session.stream(max_tokens=6) as stream:
+                    async for batch in stream:
+                        taken += [e.id for e in batch]
+                        if len(taken) >= most:
+                            break
+
+            task = asyncio.ensure_future(read(session, 6 if action == "stream" else 2, taken))
+            if action == "cancel":
+                for _ in range(int(rng.integers(0, 4))):
+                    await asyncio.sleep(0)
+                task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            assert taken == rig.backend.greedy(before, len(taken))
+            assert session.ids == (*before, *taken)
+            assert not (action == "stream" and len(taken) < min(6, room + 1))
