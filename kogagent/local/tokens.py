@@ -1,0 +1,109 @@
+"""From ids to text, one token at a time: UTF-8 that is never split, stop strings that are cut exactly.
+
+Knows a vocabulary; no engine, no messages.
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kogagent.errors import InputError
+from kogagent.spec import Vocabulary
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One generated token.
+
+    text: what it adds to the text, whole code points only: a character spread over several tokens comes with
+    its last. bytes: what the id itself stands for. Both are empty for special ids. logprob: under the model's
+    own distribution, 0.0 for a forced token. forced: the grammar left no choice.
+    """
+
+    id: int
+    text: str
+    bytes: bytes
+    logprob: float
+    forced: bool
+
+
+def stop_strings(stop: str | Sequence[str]) -> tuple[str, ...]:
+    """The `stop` argument as a tuple. Raises InputError for what is no non-empty text."""
+    out = (stop,) if isinstance(stop, str) else tuple(stop)
+    for text in out:
+        if not isinstance(text, str) or not text:
+            raise InputError(f"stop={text!r}: a stop string must be a non-empty string")
+    return out
+
+
+class TokenText:
+    """Turns emitted ids into tokens, holding back those whose text may still change or be cut.
+
+    A token is held while a character is incomplete, or while the end of the text may be the start of a stop
+    string. The texts of all tokens concatenate to the decoded text, cut before the first stop string.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, stops: tuple[str, ...] = ()) -> None:
+        self._vocabulary = vocabulary
+        self._stops = stops
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._held: deque[Token] = deque()
+        self.stopped = False
+
+    def feed(self, id: int, logprob: float, forced: bool) -> list[Token]:
+        """Take one id; return the tokens whose text is settled by it. After `stopped`, nothing more comes."""
+        if self.stopped:
+            return []
+        raw = b"" if id in self._vocabulary.special else self._vocabulary.tokens[id]
+        self._held.append(Token(id, self._decoder.decode(raw), raw, logprob, forced))
+        return self._settled(final=False)
+
+    def finish(self) -> list[Token]:
+        """The tokens still held. An incomplete character becomes U+FFFD on the last."""
+        if self.stopped or not self._held:
+            return []
+        rest = self._decoder.decode(b"", final=True)
+        if rest:
+            last = self._held.pop()
+            self._held.append(Token(last.id, last.text + rest, last.bytes, last.logprob, last.forced))
+        return self._settled(final=True)
+
+    def _settled(self, final: bool) -> list[Token]:
+        text = "".join(token.text for token in self._held)
+        found = [at for at in (text.find(stop) for stop in self._stops) if at >= 0]
+        if found:
+            self.stopped = True
+            return self._cut(min(found))
+        safe = len(text) if final else len(text) - self._maybe_stop(text)
+        incomplete = not final and bool(self._decoder.getstate()[0])
+        out: list[Token] = []
+        while len(self._held) > incomplete and len(self._held[0].text) <= safe:
+            token = self._held.popleft()
+            safe -= len(token.text)
+            out.append(token)
+        return out
+
+    def _maybe_stop(self, text: str) -> int:
+        """Length of the longest end of text that a stop string starts with."""
+        most = max((len(stop) for stop in self._stops), default=1) - 1
+        for length in range(min(most, len(text)), 0, -1):
+            if any(stop.startswith(text[-length:]) for stop in self._stops):
+                return length
+        return 0
+
+    def _cut(self, end: int) -> list[Token]:
+        """The held tokens as far as text[:end] goes; the one it ends in is shortened."""
+        out: list[Token] = []
+        for token in self._held:
+            if len(token.text) > end:
+                if end:
+                    kept = token.text[:end]
+                    out.append(Token(token.id, kept, kept.encode(), token.logprob, token.forced))
+                break
+            out.append(token)
+            end -= len(token.text)
+        self._held.clear()
+        return out
