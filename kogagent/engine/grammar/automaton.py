@@ -1,0 +1,395 @@
+"""A byte automaton with counters and a bounded stack: what it is, how it steps, how it is put together.
+
+Knows symbols and states; no JSON, no tokens.
+
+Symbols are the bytes 0..255, END (any end id), and SPECIAL + i for the special id i.
+A configuration is a state and a stack of frames (site, count, frame below); the bottom frame has site 0.
+A site is a call: (entry state, return state, least count, most count). One step by a symbol:
+
+    1. move = rows[state][symbol]. Where there is none, a final state whose count has reached the least count of
+       its site returns: pop, go on in the site's return state with the same symbol. Else the symbol is illegal.
+    2. move & COUNT: the count of the top frame grows by one; illegal when count + need[target] would exceed the
+       most count.
+    3. move & PUSH: the low bits name a site; push a frame with count 0 and go to its entry. Else they are the
+       next state.
+    4. While the state is RETURN: illegal below the least count of the site, else pop and go to its return state.
+
+Everything is deterministic: one row entry a symbol, 16 bits each, so a device can run the same table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from kogagent.engine.grammar.dfa import Dfa
+from kogagent.engine.grammar.utf8 import sequences
+
+END = 256
+SPECIAL = 257
+
+COUNT = 0x4000
+PUSH = 0x8000
+TARGET = 0x3FFF
+UNBOUNDED = 0xFFFFFFFF
+
+DEAD = 0
+FINISHED = 1
+RETURN = 2
+
+# Counts in a frame below zero stand for a class of counts that no single token can tell apart (see matcher.py).
+FAR = -1  # past the least count, and further from the most count than one token reaches
+LOW = -2  # further below the least count than one token reaches
+
+Row = dict[int, int]
+Site = tuple[int, int, int, int]
+Frame = tuple[int, int, "Frame | None"]
+
+
+class Conflict(Exception):
+    """Two alternatives start alike and cannot be told apart by a deterministic automaton."""
+
+
+class TooLarge(Exception):
+    """More states or calls than 14 bits can name."""
+
+
+@dataclass(frozen=True)
+class Automaton:
+    """The finished table. rows and sites are never changed again."""
+
+    rows: Sequence[Row]
+    final: frozenset[int]
+    need: Mapping[int, int]
+    sites: Sequence[Site]
+    start: int
+    frames: Frame
+    library: str  # names the states that are equal in every automaton of that name
+    bodies: frozenset[int]  # of them, those from which a frame is left by RETURN alone
+
+    def step(self, state: int, frame: Frame, symbol: int) -> tuple[int, Frame] | None:
+        """The configuration after `symbol`, or None where it is illegal."""
+        rows, sites = self.rows, self.sites
+        while True:
+            move = rows[state].get(symbol)
+            if move is not None:
+                break
+            site, count, below = frame
+            if state not in self.final or below is None or (count < sites[site][2] and count != FAR):
+                return None
+            state, frame = sites[site][1], below
+        if move & COUNT:
+            site, count, below = frame
+            if count >= 0:
+                count += 1
+                if count + self.need.get(move & TARGET, 0) > sites[site][3]:
+                    return None
+                frame = (site, count, below)
+        if move & PUSH:
+            site = move & TARGET
+            return sites[site][0], (site, 0, frame)
+        state = move & TARGET
+        while state == RETURN:
+            site, count, below = frame
+            if below is None or (count < sites[site][2] and count != FAR):
+                return None
+            state, frame = sites[site][1], below
+        return state, frame
+
+    def legal(self, state: int, frame: Frame) -> Iterable[int]:
+        """The symbols that are legal here, lazily, in no order."""
+        seen: set[int] = set()
+        while True:
+            row = self.rows[state]
+            for symbol, move in row.items():
+                if symbol in seen:
+                    continue
+                if (
+                    (not move & COUNT
+                    and move & TARGET != RETURN)
+                    or self.step(state, frame, symbol) is not None
+                ):
+                    yield symbol
+            if state not in self.final:
+                return
+            site, count, below = frame
+            if below is None or (count < self.sites[site][2] and count != FAR):
+                return
+            seen.update(row)
+            state, frame = self.sites[site][1], below
+
+    def returned(self, frame: Frame) -> tuple[int, Frame] | None:
+        """The configuration after the call of `frame` has come to its RETURN; its counts are not checked."""
+        state = RETURN
+        while state == RETURN:
+            site, _, below = frame
+            if below is None:
+                return None
+            state, frame = self.sites[site][1], below
+        return state, frame
+
+    @cached_property
+    def max_need(self) -> int:
+        return max(self.need.values(), default=0)
+
+    @cached_property
+    def depth(self) -> int:
+        """Frames a configuration can have: what a device's stack must hold."""
+        inside: dict[int, int] = {}
+
+        def deepest(entry: int) -> int:
+            if entry in inside:
+                return inside[entry]
+            seen, queue, most = {entry}, [entry], 0
+            while queue:
+                for move in self.rows[queue.pop()].values():
+                    if move & PUSH:
+                        callee, back = self.sites[move & TARGET][:2]
+                        most = max(most, 1 + deepest(callee))
+                        target = back
+                    else:
+                        target = move & TARGET
+                    if target not in seen and target not in (DEAD, FINISHED, RETURN):
+                        seen.add(target)
+                        queue.append(target)
+            inside[entry] = most
+            return most
+
+        frame: Frame | None = self.frames
+        state, most, base = self.start, 0, 0
+        while frame is not None:
+            base += 1
+            frame = frame[2]
+        frame = self.frames
+        while frame is not None:
+            most = max(most, base + deepest(state))
+            state, base, frame = self.sites[frame[0]][1], base - 1, frame[2]
+        return most
+
+
+class Builder:
+    """Grows an automaton backwards: a piece is made for the state that follows it.
+
+    A state given as what follows must have its row filled already, unless it is RETURN.
+    """
+
+    def __init__(self, library: Builder | None = None, name: str = "") -> None:
+        if library is None:
+            self.rows: list[Row] = [{}, {}, {}]
+            self.final: set[int] = set()
+            self.need: dict[int, int] = {}
+            self.sites: list[Site] = [(DEAD, DEAD, 0, UNBOUNDED)]
+            self.library = name
+            self.bodies: frozenset[int] = frozenset()
+        else:
+            self.rows = list(library.rows)
+            self.final = set(library.final)
+            self.need = dict(library.need)
+            self.sites = list(library.sites)
+            self.library = name or library.library
+            self.bodies = library.bodies
+        self._sites = {site: number for number, site in enumerate(self.sites)}
+        self._merged: dict[tuple[int, int], int] = {}
+        self._rules: dict[int, tuple[Dfa, Row]] = {} if library is None else dict(library._rules)
+
+    def state(self, row: Row | None = None) -> int:
+        number = len(self.rows)
+        if number > TARGET:
+            raise TooLarge
+        self.rows.append({} if row is None else row)
+        return number
+
+    def literal(self, symbols: Iterable[int], follow: int) -> int:
+        """The state from which exactly `symbols` lead to `follow`."""
+        rows = self.rows
+        for symbol in reversed(bytes(symbols) if isinstance(symbols, bytes) else tuple(symbols)):
+            rows.append({symbol: follow})
+            follow = len(rows) - 1
+        if follow > TARGET:
+            raise TooLarge
+        return follow
+
+    def call(self, entry: int, follow: int, least: int = 0, most: int = UNBOUNDED) -> int:
+        """The move that calls `entry` and comes back to `follow`."""
+        site = (entry, follow, least, most)
+        number = self._sites.get(site)
+        if number is None:
+            number = self._sites[site] = len(self.sites)
+            if number > TARGET:
+                raise TooLarge
+            self.sites.append(site)
+        return PUSH | number
+
+    def absorb(self, state: int, follow: int) -> None:
+        """Let `state` also be the end of a piece, before `follow`."""
+        if follow == RETURN or follow in self.final:
+            self.final.add(state)
+        row = self.rows[state]
+        for symbol, move in self.rows[follow].items():
+            if symbol in row:
+                raise Conflict
+            row[symbol] = move
+
+    def trie(self, texts: Iterable[tuple[Sequence[int], int]]) -> int:
+        """The state that reads one of several texts, each leading to its own state. No text begins another."""
+        root = self.state()
+        for symbols, follow in texts:
+            self.insert(root, symbols, follow)
+        return root
+
+    def insert(self, root: int, symbols: Sequence[int], follow: int) -> None:
+        """Grow a trie by one text; Conflict where another text begins it or it begins another."""
+        state = root
+        for symbol in symbols[:-1]:
+            target = self.rows[state].get(symbol)
+            if target is None:
+                target = self.rows[state][symbol] = self.state()
+            elif target & (PUSH | COUNT):
+                raise Conflict
+            state = target
+        if self.rows[state].setdefault(symbols[-1], follow) != follow:
+            raise Conflict
+
+    def grown(self, root: int | None, symbols: Sequence[int], follow: int) -> int:
+        """A trie of everything in `root` and one text more; `root` stays as it is and shares its states."""
+        first = self.state(dict(self.rows[root]) if root is not None else None)
+        state = first
+        for symbol in symbols[:-1]:
+            old = self.rows[state].get(symbol)
+            copy = old is not None and not old & (PUSH | COUNT)
+            target = self.state(dict(self.rows[old]) if copy and old is not None else None)
+            if copy and old in self.final:
+                self.final.add(target)
+            self.rows[state][symbol] = target
+            state = target
+        self.rows[state][symbols[-1]] = follow
+        return first
+
+    def merge(self, a: int, b: int) -> int:
+        """The state that reads what `a` reads or `b` reads. Conflict where that takes more than one frame."""
+        if a == b:
+            return a
+        if RETURN in (a, b):
+            other = a if b == RETURN else b
+            key = (RETURN, other)
+            if key not in self._merged:
+                number = self._merged[key] = self.state(dict(self.rows[other]))
+                self.final.add(number)
+                self.need[number] = 0
+            return self._merged[key]
+        key = (a, b) if a < b else (b, a)
+        known = self._merged.get(key)
+        if known is not None:
+            return known
+        number = self._merged[key] = self.state()
+        row = dict(self.rows[a])
+        for symbol, right in self.rows[b].items():
+            left = row.get(symbol)
+            row[symbol] = right if left is None else self._merge_moves(left, right)
+        self.rows[number] = row
+        if a in self.final or b in self.final:
+            self.final.add(number)
+        needs = (self.need.get(a, 0), self.need.get(b, 0))
+        if min(needs):
+            self.need[number] = min(needs)
+        return number
+
+    def _merge_moves(self, left: int, right: int) -> int:
+        if left == right:
+            return left
+        if (left ^ right) & (PUSH | COUNT):
+            raise Conflict
+        flags = left & (PUSH | COUNT)
+        if not flags & PUSH:
+            return self.merge(left & TARGET, right & TARGET) | flags
+        entry, follow, least, most = self.sites[left & TARGET]
+        entry2, follow2, least2, most2 = self.sites[right & TARGET]
+        if (least, most) != (least2, most2):
+            raise Conflict
+        if entry == entry2:
+            return self.call(entry, self.merge(follow, follow2), least, most) | (flags & COUNT)
+        if follow == follow2:
+            return self.call(self.merge(entry, entry2), follow, least, most) | (flags & COUNT)
+        raise Conflict
+
+    def union(self, states: Sequence[int]) -> int:
+        """The state that reads what any of them reads."""
+        joined = states[0]
+        for state in states[1:]:
+            joined = self.merge(joined, state)
+        return joined
+
+    def embed(
+        self,
+        dfa: Dfa,
+        accept: Callable[[int], None],
+        *,
+        spell: Callable[[int, int], Sequence[tuple[tuple[int, int], ...]]] = sequences,
+        counted: bool = False,
+    ) -> int:
+        """The states of an automaton over code points, spelled in bytes; `accept` completes each accepting state.
+
+        counted: the first byte of each code point counts, and `need` keeps the way to acceptance inside the
+        frame's most count.
+        """
+        numbers = [self.state() for _ in dfa.rows]
+        if counted:
+            self.need.update((numbers[s], n) for s, n in enumerate(dfa.shortest) if n)
+        inner: dict[frozenset[tuple[tuple[tuple[int, int], ...], int]], int] = {}
+
+        def grow(state: int, items: Iterable[tuple[tuple[tuple[int, int], ...], int]], flag: int) -> None:
+            buckets: dict[int, set[tuple[tuple[tuple[int, int], ...], int]]] = {}
+            for spans, target in items:
+                rest = (spans[1:], target)
+                for byte in range(spans[0][0], spans[0][1] + 1):
+                    buckets.setdefault(byte, set()).add(rest)
+            row = self.rows[state]
+            for byte, bucket in buckets.items():
+                rests = frozenset(bucket)
+                spans, target = next(iter(rests))
+                if not spans:
+                    row[byte] = target | flag
+                    continue
+                known = inner.get(rests)
+                if known is None:
+                    known = inner[rests] = self.state()
+                    if counted:
+                        self.need[known] = min(self.need.get(t, 0) for _, t in rests)
+                    grow(known, rests, 0)
+                row[byte] = known | flag
+
+        for state, number in enumerate(numbers):
+            grow(
+                number,
+                [(spans, numbers[t]) for first, last, t in dfa.rows[state] for spans in spell(first, last)],
+                COUNT if counted else 0,
+            )
+        for state in dfa.accept:
+            accept(numbers[state])
+        return numbers[0]
+
+    def rule(self, dfa: Dfa) -> Row:
+        """An automaton that ends where its next symbol does not fit (a number), made once: the states its
+        first symbols lead to, to be called."""
+        known = self._rules.get(id(dfa))
+        if known is None:
+            entry = self.embed(dfa, self.final.add)
+            known = self._rules[id(dfa)] = (dfa, self.rows[entry])
+        return known[1]
+
+    def finish(self, start: int, sites: Sequence[int] = ()) -> Automaton:
+        """The automaton that starts in `start`, inside the calls `sites` (outermost first)."""
+        frame: Frame = (0, 0, None)
+        for move in sites:
+            frame = (move & TARGET, 0, frame)
+        return Automaton(
+            self.rows,
+            frozenset(self.final),
+            self.need,
+            self.sites,
+            start,
+            frame,
+            self.library,
+            self.bodies,
+        )

@@ -1,0 +1,254 @@
+"""Finite automata over code points, and what is computed from them. Knows no bytes, no JSON, no tokens.
+
+A `Dfa` is deterministic and starts in state 0. Its rows hold disjoint code-point ranges in ascending order.
+`trim` removes every state from which nothing can be accepted, so that a walk along any remaining range can be
+completed: the other operations end in it, and give None for the empty language.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeVar
+
+Range = tuple[int, int]
+Row = tuple[tuple[int, int, int], ...]
+"""(first code point, last code point, target state), ascending and disjoint."""
+
+MAX_CODE_POINT = 0x10FFFF
+MAX_STATES = 4096
+
+
+class TooManyStates(Exception):
+    """An automaton would exceed MAX_STATES; the caller knows which keyword to name."""
+
+
+@dataclass(frozen=True)
+class Dfa:
+    """rows[s] are the moves of state s; accept the states in which a text may end."""
+
+    rows: tuple[Row, ...]
+    accept: frozenset[int]
+
+    def step(self, state: int, code_point: int) -> int | None:
+        for first, last, target in self.rows[state]:
+            if first <= code_point <= last:
+                return target
+        return None
+
+    def matches(self, text: str) -> bool:
+        state: int | None = 0
+        for char in text:
+            state = self.step(state, ord(char)) if state is not None else None
+        return state is not None and state in self.accept
+
+    @cached_property
+    def shortest(self) -> tuple[int, ...]:
+        """Code points still needed from each state until a text may end."""
+        sources: list[list[int]] = [[] for _ in self.rows]
+        for state, row in enumerate(self.rows):
+            for _, _, target in row:
+                sources[target].append(state)
+        distance = [-1] * len(self.rows)
+        queue = deque(self.accept)
+        for state in self.accept:
+            distance[state] = 0
+        while queue:
+            state = queue.popleft()
+            for source in sources[state]:
+                if distance[source] < 0:
+                    distance[source] = distance[state] + 1
+                    queue.append(source)
+        return tuple(distance)
+
+    @cached_property
+    def longest(self) -> int | None:
+        """Code points of the longest text, None when there is no longest. For a trimmed automaton."""
+        best: dict[int, int] = {}
+        active: set[int] = set()
+        stack: list[tuple[int, bool]] = [(0, False)]
+        while stack:
+            state, done = stack.pop()
+            if done:
+                active.discard(state)
+                best[state] = max((best[t] + 1 for _, _, t in self.rows[state]), default=0)
+                continue
+            if state in best:
+                continue
+            if state in active:
+                return None
+            active.add(state)
+            stack.append((state, True))
+            for _, _, target in self.rows[state]:
+                if target in active:
+                    return None
+                if target not in best:
+                    stack.append((target, False))
+        return best[0]
+
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+def explore(
+    start: Key,
+    moves: Callable[[Key], Iterable[tuple[int, int, Key]]],
+    accepts: Callable[[Key], bool],
+    limit: int = MAX_STATES,
+) -> Dfa | None:
+    """The automaton whose states are the keys reachable from `start`, trimmed.
+
+    Raises TooManyStates past `limit` states.
+    """
+    index = {start: 0}
+    order = [start]
+    rows: list[list[tuple[int, int, int]]] = []
+    for key in order:
+        row: list[tuple[int, int, int]] = []
+        for first, last, target in moves(key):
+            number = index.get(target)
+            if number is None:
+                number = index[target] = len(order)
+                if number >= limit:
+                    raise TooManyStates
+                order.append(target)
+            if row and row[-1][2] == number and row[-1][1] + 1 == first:
+                row[-1] = (row[-1][0], last, number)
+            else:
+                row.append((first, last, number))
+        rows.append(row)
+    return trim(rows, frozenset(i for i, key in enumerate(order) if accepts(key)))
+
+
+def trim(rows: Sequence[Sequence[tuple[int, int, int]]], accept: frozenset[int]) -> Dfa | None:
+    """Without states that accept nothing; equal states joined."""
+    sources: list[list[int]] = [[] for _ in rows]
+    for state, row in enumerate(rows):
+        for _, _, target in row:
+            sources[target].append(state)
+    alive = set(accept)
+    queue = list(accept)
+    while queue:
+        for source in sources[queue.pop()]:
+            if source not in alive:
+                alive.add(source)
+                queue.append(source)
+    if 0 not in alive:
+        return None
+    # Moore's partition refinement, from accepting / not accepting.
+    block = {state: int(state in accept) for state in alive}
+    count = len(set(block.values()))
+    while True:
+        signatures: dict[tuple[int, Row], int] = {}
+        refined: dict[int, int] = {}
+        for state in sorted(alive):
+            row: list[tuple[int, int, int]] = []
+            for first, last, target in rows[state]:
+                if target not in alive:
+                    continue
+                to = block[target]
+                if row and row[-1][2] == to and row[-1][1] + 1 == first:
+                    row[-1] = (row[-1][0], last, to)
+                else:
+                    row.append((first, last, to))
+            refined[state] = signatures.setdefault((block[state], tuple(row)), len(signatures))
+        if len(signatures) == count:
+            break
+        block, count = refined, len(signatures)
+    numbered = {refined[0]: 0}
+    for state in sorted(alive):
+        numbered.setdefault(refined[state], len(numbered))
+    joined: list[Row] = [()] * count
+    for state in sorted(alive, reverse=True):
+        row = []
+        for first, last, target in rows[state]:
+            if target not in alive:
+                continue
+            to = numbered[refined[target]]
+            if row and row[-1][2] == to and row[-1][1] + 1 == first:
+                row[-1] = (row[-1][0], last, to)
+            else:
+                row.append((first, last, to))
+        joined[numbered[refined[state]]] = tuple(row)
+    return Dfa(tuple(joined), frozenset(numbered[refined[s]] for s in accept))
+
+
+def split(rows: Iterable[tuple[int, int, Key]]) -> list[tuple[int, int, frozenset[Key]]]:
+    """Overlapping (first, last, key) as disjoint ascending ranges, each with the set of its keys."""
+    moves = list(rows)
+    cuts = sorted({first for first, _, _ in moves} | {last + 1 for _, last, _ in moves})
+    out: list[tuple[int, int, frozenset[Key]]] = []
+    for begin, end in zip(cuts, cuts[1:], strict=False):
+        keys = frozenset(key for first, last, key in moves if first <= begin <= last)
+        if keys:
+            out.append((begin, end - 1, keys))
+    return out
+
+
+def intersect(a: Dfa, b: Dfa) -> Dfa | None:
+    """Texts both accept."""
+
+    def moves(pair: tuple[int, int]) -> list[tuple[int, int, tuple[int, int]]]:
+        left, right = a.rows[pair[0]], b.rows[pair[1]]
+        out = []
+        i = j = 0
+        while i < len(left) and j < len(right):
+            first, last = max(left[i][0], right[j][0]), min(left[i][1], right[j][1])
+            if first <= last:
+                out.append((first, last, (left[i][2], right[j][2])))
+            if left[i][1] < right[j][1]:
+                i += 1
+            else:
+                j += 1
+        return out
+
+    return explore((0, 0), moves, lambda pair: pair[0] in a.accept and pair[1] in b.accept)
+
+
+def union(automata: Sequence[Dfa]) -> Dfa:
+    """Texts at least one accepts."""
+    start = frozenset((i, 0) for i in range(len(automata)))
+
+    def moves(key: frozenset[tuple[int, int]]) -> list[tuple[int, int, frozenset[tuple[int, int]]]]:
+        return split(
+            (first, last, (i, target)) for i, state in key for first, last, target in automata[i].rows[state]
+        )
+
+    joined = explore(start, moves, lambda key: any(state in automata[i].accept for i, state in key))
+    assert joined is not None
+    return joined
+
+
+def at_least(dfa: Dfa, count: int) -> Dfa | None:
+    """Its texts of at least `count` code points."""
+
+    def moves(key: tuple[int, int]) -> list[tuple[int, int, tuple[int, int]]]:
+        return [(f, t, (target, min(key[1] + 1, count))) for f, t, target in dfa.rows[key[0]]]
+
+    return explore((0, 0), moves, lambda key: key[0] in dfa.accept and key[1] >= count)
+
+
+def at_most(dfa: Dfa, count: int) -> Dfa | None:
+    """Its texts of at most `count` code points."""
+
+    def moves(key: tuple[int, int]) -> list[tuple[int, int, tuple[int, int]]]:
+        if key[1] >= count:
+            return []
+        return [(f, t, (target, key[1] + 1)) for f, t, target in dfa.rows[key[0]]]
+
+    return explore((0, 0), moves, lambda key: key[0] in dfa.accept)
+
+
+def literals(texts: Iterable[str]) -> Dfa:
+    """Exactly these texts; at least one."""
+    wanted = sorted(set(texts))
+
+    def moves(prefix: str) -> list[tuple[int, int, str]]:
+        nexts = sorted({t[len(prefix)] for t in wanted if len(t) > len(prefix) and t.startswith(prefix)})
+        return [(ord(c), ord(c), prefix + c) for c in nexts]
+
+    dfa = explore("", moves, lambda prefix: prefix in wanted)
+    assert dfa is not None
+    return dfa

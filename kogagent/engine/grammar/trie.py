@@ -1,0 +1,128 @@
+"""A vocabulary as a tree of bytes, in arrays. Knows no grammar.
+
+Nodes stand level by level, the children of a node side by side in order of their bytes; node 0 is the root.
+Special ids, end ids and empty tokens are not in the tree: no text spells them.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from kogagent.errors import ConfigError
+from kogagent.spec import Vocabulary
+
+Ints = npt.NDArray[np.int32]
+
+
+class TokenTrie:
+    """byte[n] of the edge into node n; its children are first[n] .. first[n] + count[n]; token[n] is the id that
+    ends there or -1 (further ids with the same bytes are in `twins`). reach: bytes of the longest token.
+    names: the text of each special id. known: what walks through states shared by all grammars found here."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self.vocabulary = vocabulary
+        self.words = (len(vocabulary) + 31) // 32
+        self.end_ids = vocabulary.end_ids
+        if not self.end_ids:
+            raise ConfigError("a grammar needs a vocabulary with an end id; set Vocabulary.end_ids")
+        closed = set(vocabulary.end_ids) | vocabulary.special
+        order = sorted((t, i) for i, t in enumerate(vocabulary.tokens) if t and i not in closed)
+        singles = {t[0] for t, _ in order if len(t) == 1}
+        # A grammar walks byte by byte: where a byte has no token of its own it could get stuck.
+        self.unspellable = frozenset(range(256)) - singles
+        self._build([t for t, _ in order], np.array([i for _, i in order], np.int32))
+        self.names = {
+            vocabulary.tokens[i].decode("utf-8", "replace"): i
+            for i in sorted(vocabulary.special - set(vocabulary.end_ids), reverse=True)
+            if vocabulary.tokens[i]
+        }
+        self.known: OrderedDict[tuple[str, int, int], tuple[npt.NDArray[np.bool_], Ints]] = OrderedDict()
+
+    def _build(self, texts: Sequence[bytes], ids: Ints) -> None:
+        lengths = np.array([len(t) for t in texts], np.int32)
+        self.reach = int(lengths.max(initial=1))
+        padded = np.zeros((len(texts), self.reach), np.uint8)
+        flat = np.frombuffer(b"".join(texts), np.uint8)
+        rows = np.repeat(np.arange(len(texts)), lengths)
+        columns = np.arange(len(flat)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        padded[rows, columns] = flat
+        # shared[i]: leading bytes token i has in common with the one before it.
+        shared = np.zeros(len(texts), np.int32)
+        if len(texts) > 1:
+            differ = padded[1:] != padded[:-1]
+            shared[1:] = np.where(differ.any(1), differ.argmax(1), self.reach)
+            shared[1:] = np.minimum(shared[1:], np.minimum(lengths[1:], lengths[:-1]))
+        byte, first, count = [np.zeros(1, np.uint8)], [np.zeros(1, np.int32)], [np.zeros(1, np.int32)]
+        node_of = np.zeros(len(texts), np.int32)  # the node of each token at the level above
+        ends: list[tuple[Ints, Ints]] = []
+        alive = np.arange(len(texts))
+        base = 1
+        for level in range(1, self.reach + 1):
+            alive = alive[lengths[alive] >= level]
+            fresh = shared[alive] < level
+            # In sorted order a prefix seen before was seen in the direct neighbour.
+            number = base + np.cumsum(fresh, dtype=np.int32) - 1
+            parents = node_of[alive[fresh]]
+            above_base = base - len(count[-1])
+            children = np.bincount(parents - above_base, minlength=len(count[-1])).astype(np.int32)
+            count[-1] = children
+            first[-1] = (base + np.cumsum(children) - children).astype(np.int32)
+            byte.append(padded[alive[fresh], level - 1])
+            size = int(fresh.sum())
+            first.append(np.zeros(size, np.int32))
+            count.append(np.zeros(size, np.int32))
+            node_of[alive] = number
+            done = lengths[alive] == level
+            ends.append((number[done], ids[alive[done]]))
+            base += size
+        self.byte = np.concatenate(byte)
+        self.first = np.concatenate(first)
+        self.count = np.concatenate(count)
+        self.token = np.full(len(self.byte), -1, np.int32)
+        self.twins: dict[int, list[int]] = {}
+        for nodes, tokens in ends:
+            self.token[nodes[::-1]] = tokens[::-1]  # of equal tokens the first stands in the array
+            if len(np.unique(nodes)) < len(nodes):
+                for node, token in zip(nodes.tolist(), tokens.tolist(), strict=True):
+                    if self.token[node] != token:
+                        self.twins.setdefault(int(self.token[node]), []).append(token)
+        # Copies for walks of single nodes, where plain lists are faster.
+        self.bytes = self.byte.tobytes()
+        self.first_list: list[int] = self.first.tolist()
+        self.count_list: list[int] = self.count.tolist()
+        self.token_list: list[int] = self.token.tolist()
+
+    def child(self, node: int, byte: int) -> int:
+        """The node one byte further, or -1."""
+        begin = self.first_list[node]
+        return self.bytes.find(byte, begin, begin + self.count_list[node])
+
+    def find(self, text: bytes) -> int:
+        """The node of a text, or -1 where no token begins with it."""
+        node = 0
+        for byte in text:
+            node = self.child(node, byte)
+            if node < 0:
+                return -1
+        return node
+
+
+_TRIES: OrderedDict[str, TokenTrie] = OrderedDict()
+
+
+def trie_of(vocabulary: Vocabulary) -> TokenTrie:
+    """The tree of a vocabulary, built once; the last four are kept."""
+    trie = _TRIES.get(vocabulary.digest)
+    if trie is None:
+        trie = _TRIES[vocabulary.digest] = TokenTrie(vocabulary)
+        while len(_TRIES) > 4:
+            _TRIES.popitem(last=False)
+    else:
+        _TRIES.move_to_end(vocabulary.digest)
+        if trie.vocabulary.encode is None and vocabulary.encode is not None:
+            trie.vocabulary = vocabulary
+    return trie

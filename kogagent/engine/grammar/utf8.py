@@ -1,0 +1,61 @@
+"""Code-point ranges as byte sequences, plain and inside a JSON string. Knows no automaton, no tokens."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+Spans = tuple[tuple[int, int], ...]
+"""One sequence of bytes a span each: all texts whose i-th byte lies in the i-th span."""
+
+JSON_ESCAPES = {0x22: b'\\"', 0x5C: b"\\\\", 8: b"\\b", 9: b"\\t", 10: b"\\n", 12: b"\\f", 13: b"\\r"}
+"""The code points a canonical JSON string must escape by a letter; other controls are \\u00xx."""
+
+_WIDTH_ENDS = (0x7F, 0x7FF, 0xD7FF, 0xFFFF, 0x10FFFF)
+
+
+@lru_cache(maxsize=4096)
+def sequences(first: int, last: int) -> tuple[Spans, ...]:
+    """UTF-8 of the code points first..last; surrogates are left out."""
+    out: list[Spans] = []
+    begin = first
+    for end in _WIDTH_ENDS:
+        if begin > last:
+            break
+        if end == 0xFFFF and begin <= 0xDFFF:
+            begin = max(begin, 0xE000)
+        stop = min(end, last)
+        if begin <= stop:
+            out.extend(_same_width(begin, stop))
+            begin = stop + 1
+    return tuple(out)
+
+
+def _same_width(first: int, last: int) -> list[Spans]:
+    low, high = chr(first).encode(), chr(last).encode()
+    if len(low) == 1:
+        return [((low[0], high[0]),)]
+    # Split where a byte changes while those behind it do not run over their full span.
+    for i in range(1, len(low)):
+        mask = (1 << (6 * i)) - 1
+        if first & ~mask != last & ~mask:
+            if first & mask:
+                return _same_width(first, first | mask) + _same_width((first | mask) + 1, last)
+            if last & mask != mask:
+                return _same_width(first, (last & ~mask) - 1) + _same_width(last & ~mask, last)
+    return [tuple(zip(low, high, strict=True))]
+
+
+@lru_cache(maxsize=4096)
+def json_sequences(first: int, last: int) -> tuple[Spans, ...]:
+    """The code points first..last as a JSON string writes them canonically: escaped only where it must be."""
+    out: list[Spans] = []
+    begin = first
+    for point in [p for p in (*range(0x20), 0x22, 0x5C) if first <= p <= last]:
+        if begin < point:
+            out.extend(sequences(begin, point - 1))
+        escape = JSON_ESCAPES.get(point, f"\\u{point:04x}".encode())
+        out.append(tuple((byte, byte) for byte in escape))
+        begin = point + 1
+    if begin <= last:
+        out.extend(sequences(begin, last))
+    return tuple(out)

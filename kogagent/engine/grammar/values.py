@@ -1,0 +1,455 @@
+"""Shapes to states: the text of JSON values with fixed separators. Knows no keywords, no tokens.
+
+Strings, arrays and open objects are calls, so that their counters live in a frame; closed objects, keywords and
+enumerated values are written in line. Properties come in schema order: the names that may follow form one trie
+for each position, and these tries share their states, so that cost is linear in the text of the names.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from kogagent.engine.grammar.automaton import COUNT, RETURN, TARGET, UNBOUNDED, Builder, Conflict
+from kogagent.engine.grammar.dfa import Dfa, TooManyStates, at_least, at_most, literals, union
+from kogagent.engine.grammar.disjoint import require_disjoint
+from kogagent.engine.grammar.library import QUOTE, Library
+from kogagent.engine.grammar.numbers import bounded_number
+from kogagent.engine.grammar.schema import Goal, Schemas, Shape, type_of
+from kogagent.engine.grammar.utf8 import json_sequences
+
+MAX_UNROLLED = 512
+"""Largest maxLength that may be unrolled into states, where alternatives of different lengths meet."""
+
+
+class Writer:
+    """Writes the states of one schema's values into a builder. `value` gives None for an impossible goal."""
+
+    def __init__(self, builder: Builder, lib: Library, schemas: Schemas, item: str, key: str) -> None:
+        self.builder = builder
+        self.lib = lib
+        self.schemas = schemas
+        self.bounds = schemas.bounds
+        self.item_separator = item.encode()
+        self.key_separator = key.encode()
+        self._values: dict[tuple[Any, int], int | None] = {}
+        self._arrays: dict[tuple[Any, ...], int | None] = {}
+        self._objects: dict[tuple[Any, ...], int | None] = {}
+        self._strings: dict[tuple[int, str], tuple[Dfa, int]] = {}
+
+    # ── any value ──
+    def value(self, goal: Goal, follow: int) -> int | None:
+        """The state in front of a value of `goal`, after which `follow` stands."""
+        key = (goal.key, follow)
+        if key not in self._values:
+            self._values[key] = self._value(goal, follow)
+        return self._values[key]
+
+    def _value(self, goal: Goal, follow: int) -> int | None:
+        shapes = self.schemas.expand(goal)
+        shapes = require_disjoint(self.schemas, shapes, goal.path)
+        states: list[int] = []
+        try:
+            states += self._fixed(shapes, follow)
+            states += self._numbers([s for s in shapes if s.values is None and "number" in s.types], follow)
+            states += self._texts(shapes, follow)
+            for kind, write in (("array", self._array), ("object", self._object)):
+                mine = distinct(s for s in shapes if s.values is None and kind in s.types)
+                made = [write(s, follow, len(mine) > 1) for s in mine]
+                states += [state for state in made if state is not None]
+            return self.builder.union(states) if states else None
+        except Conflict:
+            raise self.schemas.error(
+                "these alternatives start alike and differ in bounds or in kind, so that no automaton of "
+                "bounded memory keeps them apart. Give them a distinguishing const property, or one bound",
+                goal.path,
+                "oneOf" if any(s.choices for s in shapes) else "anyOf",
+            ) from None
+        except TooManyStates:
+            raise self.schemas.error(
+                "its automaton would have too many states; use smaller numbers or a simpler pattern",
+                goal.path,
+                "multipleOf" if any(s.numbers.multiple for s in shapes) else "pattern",
+            ) from None
+
+    def _fixed(self, shapes: Sequence[Shape], follow: int) -> list[int]:
+        """null, true, false, and enumerated values that are no strings or numbers beside free ones."""
+        texts: dict[str, None] = {}
+        for shape in shapes:
+            if shape.values is None:
+                if "null" in shape.types:
+                    texts["null"] = None
+                if "boolean" in shape.types:
+                    texts.update({"true": None, "false": None})
+                continue
+            for value in shape.values:
+                kind = type_of(value)
+                if kind in ("string", "number") and self._mixed(shapes, kind):
+                    continue
+                if kind in ("array", "object") and any(
+                    s.values is None and self.schemas.holds(s, value) for s in shapes
+                ):
+                    continue
+                if kind != "number":
+                    texts.update(dict.fromkeys(self.write(value)))
+        states = [self.builder.trie((t.encode(), follow) for t in texts)] if texts else []
+        numbers = {
+            text: None
+            for shape in shapes
+            for value in shape.values or ()
+            if type_of(value) == "number" and not self._mixed(shapes, "number")
+            for text in self.write(value)
+        }
+        if numbers:
+            states.append(self._number(literals(numbers), follow))
+        return states
+
+    def _mixed(self, shapes: Sequence[Shape], kind: str) -> bool:
+        """Whether free values of a kind stand beside enumerated ones."""
+        return any(s.values is None and kind in s.types for s in shapes)
+
+    def write(self, value: Any) -> list[str]:
+        """The texts of a fixed value: one, or two for an integer that may be written 1.0."""
+        kind = type_of(value)
+        if (
+            kind == "string"
+            or not isinstance(value, Mapping | list | tuple | int | float)
+            or kind == "boolean"
+        ):
+            return [json.dumps(value, ensure_ascii=False)]
+        if kind == "number":
+            whole = isinstance(value, int) or value.is_integer()
+            texts = [str(int(value)) if whole else json.dumps(value)]
+            if whole and self.bounds.zero_fraction:
+                texts.append(texts[0] + ".0")
+            return texts
+        separators = (self.item_separator.decode(), self.key_separator.decode())
+        return [json.dumps(value, ensure_ascii=False, separators=separators)]
+
+    # ── numbers ──
+    def _numbers(self, shapes: Sequence[Shape], follow: int) -> list[int]:
+        if not shapes:
+            return []
+        automata: list[Dfa] = []
+        for shape in shapes:
+            integer = shape.numbers.integer
+            dfa = bounded_number(
+                shape.numbers, self.bounds.zero_fraction if integer else False, self.bounds.digits
+            )
+            if dfa is not None and dfa not in automata:
+                automata.append(dfa)
+            if dfa is None and len(shapes) == 1 and shape.types == {"number"} and not shape.choices:
+                raise self.schemas.error("the bounds exclude every number", shape.path, "multipleOf")
+        if not automata:
+            return []
+        return [self._number(automata[0] if len(automata) == 1 else union(automata), follow)]
+
+    def _number(self, dfa: Dfa, follow: int) -> int:
+        row = {
+            symbol: self.builder.call(entry & TARGET, follow)
+            for symbol, entry in self.builder.rule(dfa).items()
+        }
+        return self.builder.state(row)
+
+    # ── strings ──
+    def _texts(self, shapes: Sequence[Shape], follow: int) -> list[int]:
+        free = [s for s in shapes if s.values is None and "string" in s.types]
+        if not free:
+            return []
+        fixed = [v for s in shapes for v in s.values or () if isinstance(v, str)]
+        plain = [(s.min_length, self._most(s)) for s in free if s.pattern is None]
+        patterned: list[tuple[Dfa, int]] = []
+        for shape in free:
+            if shape.pattern is not None:
+                made = self._patterned(shape)
+                if made is not None:
+                    patterned.append(made)
+        fixed = [v for v in fixed if not any(self.schemas.holds(s, v) for s in free)]
+        spans: list[tuple[int, int]] = []
+        for low, high in sorted(plain):
+            if spans and low <= spans[-1][1] + 1:
+                spans[-1] = (spans[-1][0], max(spans[-1][1], high))
+            else:
+                spans.append((low, high))
+        if len(spans) == 1:
+            low, high = spans[0]
+            patterned = [(dfa, most) for dfa, most in patterned if dfa.shortest[0] < low or most > high]
+            if not patterned and not fixed:
+                return [self._called(self.lib.text, follow, low, high)]
+        if fixed:
+            patterned.append((literals(fixed), max(map(len, fixed))))
+        if spans:
+            anything = Dfa((((0, 0xD7FF, 0), (0xE000, 0x10FFFF, 0)),), frozenset({0}))
+            for low, high in spans:
+                if high > MAX_UNROLLED:
+                    raise Conflict
+                bounded = at_most(anything, high)
+                bounded = at_least(bounded, low) if bounded is not None else None
+                if bounded is not None:
+                    patterned.append((bounded, high))
+        if not patterned:
+            return []
+        dfa, most = patterned[0]
+        if len(patterned) > 1:
+            # One counter serves all: those of another maximum must be finite by themselves.
+            most = max(m for _, m in patterned)
+            parts = []
+            for part, limit in patterned:
+                if limit < most and (part.longest is None or part.longest > limit):
+                    if limit > MAX_UNROLLED:
+                        raise Conflict
+                    cut = at_most(part, limit)
+                    if cut is None:
+                        continue
+                    part = cut
+                parts.append(part)
+            dfa = union(parts)
+        return [self._called(self._string(dfa), follow, 0, most)]
+
+    def _most(self, shape: Shape) -> int:
+        if shape.max_length is not None:
+            return shape.max_length
+        if shape.pattern is None or shape.pattern.longest is None:
+            most = max(self.bounds.string, shape.min_length)
+            self.schemas.note(shape.path, f"no maxLength; at most {most} code points")
+            return most
+        return shape.pattern.longest
+
+    def _patterned(self, shape: Shape) -> tuple[Dfa, int] | None:
+        """The automaton with its least length built in, and its most length for the counter."""
+        assert shape.pattern is not None
+        dfa: Dfa | None = shape.pattern
+        if shape.min_length and dfa is not None:
+            try:
+                dfa = at_least(dfa, shape.min_length)
+            except TooManyStates:
+                raise self.schemas.error(
+                    f"minLength {shape.min_length} together with {shape.pattern_from} needs too many states",
+                    shape.path,
+                    "pattern",
+                ) from None
+        most = self._most(shape)
+        if dfa is None or dfa.shortest[0] > most:
+            if shape.types == {"string"} and not shape.choices:
+                raise self.schemas.error(
+                    f"no text matches {shape.pattern_from} with minLength {shape.min_length} and maxLength {most}",
+                    shape.path,
+                    "pattern",
+                )
+            return None
+        return dfa, most
+
+    def _string(self, dfa: Dfa) -> int:
+        """The body of a string that matches, behind its opening quote."""
+        known = self._strings.get((id(dfa), "text"))
+        if known is None:
+            rows = self.builder.rows
+
+            def close(state: int) -> None:
+                rows[state][QUOTE] = RETURN
+
+            known = (dfa, self.builder.embed(dfa, close, spell=json_sequences, counted=True))
+            self._strings[(id(dfa), "text")] = known
+        return known[1]
+
+    def _called(self, body: int, follow: int, low: int, high: int) -> int:
+        return self.builder.state({QUOTE: self.builder.call(body, follow, low, high)})
+
+    # ── arrays ──
+    def _array(self, shape: Shape, follow: int, several: bool) -> int | None:
+        low, high = shape.min_items, shape.max_items
+        if high is None:
+            high = max(self.bounds.items, low, len(shape.prefix))
+            rest = shape.items
+            if rest is None or self.schemas.expand(rest):
+                self.schemas.note(shape.path, f"no maxItems; at most {high} items")
+        rest = shape.items or self.schemas.anything(shape)
+        key = (tuple(g.key for g in shape.prefix), rest.key, low == 0, min(high, len(shape.prefix) + 1), low)
+        if key not in self._arrays:
+            self._arrays[key] = self._items(shape, rest, low, high)
+        entry = self._arrays[key]
+        if entry is None:
+            return None
+        # The frame counts separators, one less than items.
+        call = self.builder.call(entry, follow, max(low - 1, 0), max(high - 1, 0))
+        return self.builder.state({ord("["): call})
+
+    def _items(self, shape: Shape, rest: Goal, low: int, high: int) -> int | None:
+        """The state behind "["; None when fewer items than `low` can be written."""
+        close, builder, rows = ord("]"), self.builder, self.builder.rows
+        separator = self.item_separator
+        after: int | None = None
+        first: int | None = None
+        reach = 0  # items that can be written one after another, as far as goals differ
+        for index in range(min(len(shape.prefix), high)):
+            if not self.schemas.expand(shape.prefix[index]):
+                break
+            reach = index + 1
+        loops = reach == min(len(shape.prefix), high) and high > len(shape.prefix)
+        if loops:
+            after = builder.state({close: RETURN})
+            first = self.value(rest, after)
+            if first is not None:
+                rows[after][separator[0]] = self._tail(separator, first) | COUNT
+        if first is None and low > reach:
+            return None
+        for index in reversed(range(reach)):
+            after = builder.state({close: RETURN})
+            if first is not None:
+                rows[after][separator[0]] = self._tail(separator, first) | COUNT
+            made = self.value(shape.prefix[index], after)
+            if made is None:
+                if low > index:
+                    return None
+                first = None
+                continue
+            first = made
+        entry = builder.state(dict(rows[first]) if first is not None else {})
+        if first is not None and first in builder.final:
+            builder.final.add(entry)
+        if low == 0:
+            rows[entry][close] = RETURN
+        return entry if rows[entry] else None
+
+    def _tail(self, separator: bytes, follow: int) -> int:
+        return self.builder.literal(separator[1:], follow)
+
+    # ── objects ──
+    def _object(self, shape: Shape, follow: int, several: bool) -> int | None:
+        extra = shape.additional
+        if extra is None and (self.bounds.open_objects or not shape.listed):
+            extra = self.schemas.anything(shape)
+        if extra is not None and not self.schemas.expand(extra):
+            extra = None
+        named = [(n, g, n in shape.required) for n, g in shape.properties.items()]
+        for name in shape.required:
+            if name not in shape.properties:
+                if extra is None:
+                    if shape.types == {"object"} and not shape.choices:
+                        raise self.schemas.error(
+                            f"{name!r} is no property and no others may stand", shape.path, "required"
+                        )
+                    return None
+                named.append((name, extra, True))
+        needed = sum(required for _, _, required in named)
+        low, high = shape.min_properties, shape.max_properties
+        if high is not None and high < needed:
+            raise self.schemas.error(f"{needed} properties are required", shape.path, "maxProperties")
+        if high is not None and high == needed:
+            named, extra = [n for n in named if n[2]], None
+        elif high is not None and high < len(named) and needed:
+            raise self.schemas.error(
+                f"between the {needed} required and all {len(named)} properties; refused",
+                shape.path,
+                "maxProperties",
+            )
+        if extra is None and low > needed:
+            if low == len(named):
+                named, needed = [(n, g, True) for n, g, _ in named], len(named)
+            elif low > len(named):
+                raise self.schemas.error(
+                    f"only {len(named)} properties can stand", shape.path, "minProperties"
+                )
+            elif low > 1:
+                raise self.schemas.error(
+                    f"{low} of {len(named)} properties, {needed} of them required; refused",
+                    shape.path,
+                    "minProperties",
+                )
+        if high is None and extra is not None:
+            high = max(low, len(named) + self.bounds.properties)
+            self.schemas.note(shape.path, f"at most {high - len(named)} unnamed properties")
+        counted = high is not None and (extra is not None or high < len(named))
+        nonempty = low > 0
+        if not (counted or several or shape.shared):
+            body = self._members(named, None, nonempty, False, follow)
+            return None if body is None else self.builder.state({ord("{"): body})
+        key = (
+            tuple((n, g.key, r) for n, g, r in named),
+            None if extra is None else extra.key,
+            nonempty,
+            counted,
+        )
+        if key not in self._objects:
+            self._objects[key] = self._members(named, extra, nonempty, counted, RETURN)
+        entry = self._objects[key]
+        if entry is None:
+            return None
+        most = max((high or 0) - 1, 0) if counted else UNBOUNDED
+        least = max(low - 1, 0) if extra is not None else 0
+        return self.builder.state({ord("{"): self.builder.call(entry, follow, least, most)})
+
+    def _members(
+        self,
+        named: Sequence[tuple[str, Goal, bool]],
+        extra: Goal | None,
+        nonempty: bool,
+        counted: bool,
+        follow: int,
+    ) -> int | None:
+        """The state behind "{"; None where a required property cannot be written."""
+        builder, rows, close = self.builder, self.builder.rows, ord("}")
+        flag = COUNT if counted else 0
+        quote = self.item_separator + b'"'
+        texts = [json.dumps(n, ensure_ascii=False).encode()[1:] + self.key_separator for n, _, _ in named]
+        names: int | None = self._unnamed(texts, extra, flag, follow) if extra is not None else None
+        closes = True
+        for (name, goal, required), text in zip(reversed(named), reversed(texts), strict=True):
+            after = builder.state({close: follow} if closes else {})
+            if names is not None:
+                rows[after][quote[0]] = self._tail(quote, names) | flag
+            value = self.value(goal, after) if rows[after] else None
+            if value is None:
+                if required:
+                    if self.schemas.expand(goal) or not goal.depth:
+                        raise self.schemas.error(
+                            f"nothing can satisfy required {name!r}", goal.path, "required"
+                        )
+                    return None
+                continue
+            names = builder.grown(None if required else names, text, value)
+            closes = closes and not required
+        entry = builder.state()
+        if names is not None:
+            rows[entry][QUOTE] = names
+        if closes and not nonempty:
+            rows[entry][close] = follow
+        return entry if rows[entry] else None
+
+    def _unnamed(self, texts: Sequence[bytes], extra: Goal, flag: int, follow: int) -> int:
+        """The state behind the opening quote of a name that is none of `texts`, of an open object."""
+        builder, rows = self.builder, self.builder.rows
+        start = builder.state()
+        after = builder.state({ord("}"): follow})
+        quote = self.item_separator + b'"'
+        rows[after][quote[0]] = self._tail(quote, start) | flag
+        value = self.value(extra, after)
+        assert value is not None
+        colon = builder.literal(self.key_separator, value)
+
+        def fill(state: int, body: int, taken: Sequence[bytes]) -> None:
+            row = rows[state]
+            heads = {text[0] for text in taken}
+            for symbol, move in rows[body].items():
+                if symbol in heads:
+                    continue
+                if symbol == QUOTE:
+                    row[symbol] = colon
+                else:
+                    row[symbol] = builder.call(move & TARGET, colon, 0, self.bounds.key)
+            for head in heads - {QUOTE}:
+                inner = row[head] = builder.state()
+                fill(inner, rows[body][head] & TARGET, [t[1:] for t in taken if t[0] == head])
+
+        fill(start, self.lib.key, [text[: -len(self.key_separator)] for text in texts])
+        return start
+
+
+def distinct(shapes: Iterable[Shape]) -> list[Shape]:
+    """Shapes without those that say the same again."""
+    out: list[Shape] = []
+    for shape in shapes:
+        if shape not in out:
+            out.append(shape)
+    return out
