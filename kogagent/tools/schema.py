@@ -1,0 +1,327 @@
+"""A function's signature and docstring as JSON Schema, and its arguments' validator. Knows no models.
+
+Types are read by pydantic; what it writes is then brought inside the schema subset that a grammar can
+enforce, or refused with a SchemaError that names tool, parameter and keyword.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import sys
+import types
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, get_args, get_origin
+
+import docstring_parser
+import typing_extensions
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.errors import PydanticUserError
+from pydantic.fields import FieldInfo
+from pydantic_core import from_json
+
+from kogagent.errors import SchemaError
+from kogagent.tools.subset import subset
+from kogagent.types import JSONValue, RunContext
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What a function asks for: its documentation, the JSON Schema of its arguments, how to read them.
+
+    context is the parameter that takes the RunContext, "" for none; positional holds name and default of each
+    parameter that the function takes by position only.
+    """
+
+    description: str
+    parameters: Mapping[str, JSONValue]
+    context: str
+    positional: tuple[tuple[str, Any], ...]
+    _adapter: TypeAdapter[dict[str, Any]]
+    _extra: typing.Literal["forbid"] | None
+
+    def read(self, arguments: str) -> dict[str, Any]:
+        """The arguments of one call, as annotated. Raises ValueError: pydantic's, or one for NaN."""
+        values: dict[str, Any] = read_json(self._adapter, arguments, self._extra)
+        return values
+
+    def take_positional(self, values: dict[str, Any]) -> list[Any]:
+        """Remove from values what must be passed by position, in order, and return it."""
+        return [values.pop(name, default) for name, default in self.positional]
+
+
+def read_json(adapter: TypeAdapter[Any], text: str, extra: typing.Literal["forbid"] | None) -> Any:
+    """One JSON text as the adapter's type, strictly: no "1" for an int, no unknown field, no NaN."""
+    if "NaN" in text or "Infinity" in text:  # rarely: JSON has no such numbers, pydantic's parser has
+        from_json(text, allow_inf_nan=False)
+    return adapter.validate_json(text, strict=True, extra=extra)
+
+
+def explain(error: ValueError) -> str:
+    """What is wrong with arguments or an answer, in one short line a model can act on."""
+    if not isinstance(error, ValidationError):
+        return f"not valid JSON: {error}"
+    found = error.errors(include_url=False, include_context=False)
+    said = []
+    for one in found[:8]:
+        where = ".".join(str(part) for part in one["loc"])
+        value = repr(one["input"]) if one["type"] not in ("missing", "json_invalid") else ""
+        value = value if len(value) <= 60 else value[:57] + "…"
+        text = one["msg"][:1].lower() + one["msg"][1:]
+        said.append(f"{where or 'value'}: {text}" + (f" (got {value})" if value else ""))
+    if len(found) > len(said):
+        said.append(f"and {len(found) - len(said)} more")
+    return "; ".join(said)
+
+
+# ── from a function ──────────────────────────────────────────────────────────────────────────
+
+
+def of_function(
+    function: Callable[..., Any], *, tool: str, place: str, fixed: frozenset[str], method: bool
+) -> Signature:
+    """The signature of a function as a tool.
+
+    fixed: parameters a partial has already given; method: the first parameter is `self`. Raises SchemaError.
+    """
+    parameters = list(inspect.signature(function).parameters.values())[1 if method else 0 :]
+    hints = _hints(function, tool, place)
+    docs = docstring_parser.parse(inspect.getdoc(_documented(function)) or "")
+    told = {
+        name.strip(): doc.description
+        for doc in docs.params
+        for name in doc.arg_name.split(",")  # numpy: "x, y : float"
+        if doc.description
+    }
+    fields: dict[str, Any] = {}
+    context = ""
+    positional: list[tuple[str, Any]] = []
+    for parameter in parameters:
+        name, hint = parameter.name, hints.get(parameter.name, inspect.Parameter.empty)
+        if name in fixed:
+            continue
+        where = f"parameter {name!r} of tool {tool!r} ({place})"
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            raise SchemaError(
+                f"{where} takes any number of arguments, which no schema can bound. "
+                "Take a list or a dict as an ordinary parameter.",
+                tool=tool,
+                path=f"/properties/{name}",
+            )
+        if hint is inspect.Parameter.empty:
+            raise SchemaError(
+                f"{where} has no type. Annotate it, with typing.Any if any JSON value will do.",
+                tool=tool,
+                path=f"/properties/{name}",
+            )
+        if _is_context(hint):
+            if context:
+                raise SchemaError(f"{where} is a second RunContext. Keep one.", tool=tool)
+            context = name
+            continue
+        if parameter.kind is parameter.POSITIONAL_ONLY:
+            positional.append((name, parameter.default))
+        default = parameter.default
+        if isinstance(default, FieldInfo):
+            raise SchemaError(
+                f"{where} has pydantic's Field as its default. Write Annotated[type, Field(…)] = default.",
+                tool=tool,
+                path=f"/properties/{name}",
+            )
+        fields[name] = _field(hint, default, told.get(name))
+    if context and context in (p.name for p in parameters if p.kind is p.POSITIONAL_ONLY):
+        raise SchemaError(f"the RunContext of tool {tool!r} ({place}) must not be positional-only", tool=tool)
+    adapter, schema = _compile(tool, place, fields)
+    description = "\n\n".join(p for p in (docs.short_description, docs.long_description) if p)
+    extra = _extra(schema)
+    return Signature(description, schema, context, tuple(positional), adapter, extra)
+
+
+def of_type(annotation: Any, *, name: str) -> tuple[TypeAdapter[Any], Mapping[str, JSONValue]]:
+    """The validator and schema of an output type, a JSON value of any type. Raises SchemaError."""
+    adapter: TypeAdapter[Any] = _adapter(_known_types(annotation), name, "the output type")
+    return adapter, subset(_raw_schema(adapter, name, "the output type"), name, "the output type")
+
+
+def _extra(schema: Mapping[str, JSONValue]) -> typing.Literal["forbid"] | None:
+    """Forbid unknown fields everywhere, unless a model in the signature says that it is open."""
+
+    def open_somewhere(node: Any) -> bool:
+        if isinstance(node, dict):
+            if "properties" in node and node.get("additionalProperties", False) is not False:
+                return True
+            return any(open_somewhere(below) for below in node.values())
+        return isinstance(node, list) and any(open_somewhere(below) for below in node)
+
+    return None if open_somewhere(dict(schema)) else "forbid"
+
+
+def output_extra(schema: Mapping[str, JSONValue]) -> typing.Literal["forbid"] | None:
+    """How strict to be with unknown fields of an output type."""
+    return _extra(schema)
+
+
+def _documented(function: Callable[..., Any]) -> Callable[..., Any]:
+    if inspect.isroutine(function):
+        return function
+    call = type(function).__call__  # an object that can be called: its method's docstring, else its class's
+    return call if inspect.getdoc(call) else type(function)
+
+
+def _field(hint: Any, default: Any, told: str | None) -> Any:
+    """One parameter as a field: its own description wins over the docstring's."""
+    origin = get_origin(hint)
+    if origin is Annotated:
+        plain = [m for m in get_args(hint)[1:] if isinstance(m, str | typing_extensions.Doc)]
+        if plain:
+            told = plain[0] if isinstance(plain[0], str) else plain[0].documentation
+        described = any(isinstance(m, FieldInfo) and m.description for m in get_args(hint)[1:])
+        told = None if described else told
+    extra: dict[str, Any] = {}
+    if default is not inspect.Parameter.empty and default is not None:
+        value = _as_json(default)
+        if value is not _NO_JSON:
+            extra["default"] = value
+    if told:
+        hint = Annotated[hint, Field(description=" ".join(told.split()))]
+    if extra:
+        hint = Annotated[hint, Field(json_schema_extra=extra)]
+    return hint if default is inspect.Parameter.empty else typing_extensions.NotRequired[hint]
+
+
+_NO_JSON = object()
+
+
+def _as_json(value: Any) -> Any:
+    """A default as the model may read it; a private object is not shown."""
+    try:
+        return json.loads(
+            json.dumps(TypeAdapter(type(value)).dump_python(value, mode="json"), allow_nan=False)
+        )
+    except (PydanticUserError, ValueError, TypeError):
+        return _NO_JSON
+
+
+def _is_context(hint: Any) -> bool:
+    return hint is RunContext or get_origin(hint) is RunContext
+
+
+def _hints(function: Callable[..., Any], tool: str, place: str) -> dict[str, Any]:
+    """Annotations with their strings resolved: in the module, in the enclosing functions, in the class."""
+    target: Any = function
+    while not (inspect.isfunction(target) or inspect.ismethod(target)):
+        inner = getattr(target, "func", None) or getattr(target, "__wrapped__", None)
+        if inner is None:
+            if inspect.isbuiltin(target) or inspect.isclass(target):
+                break
+            inner = type(target).__call__
+        target = inner
+    target = inspect.unwrap(target)
+    local: dict[str, Any] = {}
+    home = getattr(target, "__globals__", {})
+    frame = sys._getframe(1)
+    frames = []
+    while frame is not None:
+        if frame.f_globals is home and frame.f_locals is not frame.f_globals:
+            frames.append(frame)
+        frame = frame.f_back  # type: ignore[assignment]
+    for outer in reversed(frames):
+        local.update(outer.f_locals)
+    closure = getattr(target, "__closure__", None) or ()
+    for name, cell in zip(
+        getattr(getattr(target, "__code__", None), "co_freevars", ()), closure, strict=False
+    ):
+        try:
+            local[name] = cell.cell_contents
+        except ValueError:  # not filled yet
+            continue
+    try:
+        hints = typing.get_type_hints(target, localns=local, include_extras=True)
+    except NameError as error:
+        raise SchemaError(
+            f"tool {tool!r} ({place}) names the type {error.name!r} in an annotation, and no such name is "
+            "known there. Define or import it before the tool, outside `if TYPE_CHECKING`.",
+            tool=tool,
+        ) from error
+    except TypeError as error:
+        raise SchemaError(
+            f"the annotations of tool {tool!r} ({place}) cannot be read: {error}", tool=tool
+        ) from error
+    return {name: _known_types(hint) for name, hint in hints.items()}
+
+
+def _known_types(hint: Any) -> Any:
+    """The annotation with every typing.TypedDict as typing_extensions': pydantic refuses the first before
+    Python 3.12."""
+    if sys.version_info >= (3, 12):
+        return hint
+    if (
+        isinstance(hint, type)
+        and type(hint).__name__ == "_TypedDictMeta"
+        and type(hint).__module__ == "typing"
+    ):
+        fields = {}
+        for name, inner in typing_extensions.get_type_hints(hint, include_extras=True).items():
+            inner = _known_types(inner)
+            origin: Any = get_origin(inner)
+            if origin is typing.Required or origin is typing.NotRequired:
+                inner = get_args(inner)[0]
+            fields[name] = inner if name in hint.__required_keys__ else typing_extensions.NotRequired[inner]  # type: ignore[attr-defined]
+        return _typed_dict(hint.__name__, fields)
+    origin = get_origin(hint)
+    args = get_args(hint)
+    if origin is None or origin is typing.Literal or not args:
+        return hint
+    if origin is Annotated:
+        return Annotated[(_known_types(args[0]), *args[1:])]
+    changed = tuple(_known_types(arg) if not isinstance(arg, list) else arg for arg in args)
+    if all(new is old for new, old in zip(changed, args, strict=True)):
+        return hint
+    if origin is types.UnionType:
+        return typing.Union[changed]  # noqa: UP007
+    return hint.copy_with(changed) if hasattr(hint, "copy_with") else origin[changed]
+
+
+def _typed_dict(name: str, fields: dict[str, Any]) -> Any:
+    make: Any = typing_extensions.TypedDict  # a name known only now: mypy allows literals alone
+    return make(name, fields)
+
+
+def _compile(
+    tool: str, place: str, fields: dict[str, Any]
+) -> tuple[TypeAdapter[dict[str, Any]], Mapping[str, JSONValue]]:
+    # A TypedDict of the parameters: any parameter name is a legal key, and a missing optional stays missing,
+    # so that the function's own default applies.
+    record = _typed_dict(tool, fields)
+    record.__pydantic_config__ = ConfigDict(
+        extra="forbid", allow_inf_nan=False, arbitrary_types_allowed=False
+    )
+    adapter = _adapter(record, tool, place)
+    schema = subset(_raw_schema(adapter, tool, place), tool, place)
+    return adapter, {"type": "object", "properties": {}, "additionalProperties": False, **schema}
+
+
+def _adapter(annotation: Any, tool: str, place: str) -> TypeAdapter[Any]:
+    try:
+        return TypeAdapter(annotation)
+    except (PydanticUserError, NameError, TypeError, RecursionError) as error:
+        said = str(error).splitlines()[0]
+        raise SchemaError(
+            f"tool {tool!r} ({place}) has a type that no JSON value can be read as: {said} "
+            "Use JSON types, dataclasses, TypedDicts, enums or pydantic models.",
+            tool=tool,
+        ) from error
+
+
+def _raw_schema(adapter: TypeAdapter[Any], tool: str, place: str) -> dict[str, Any]:
+    try:
+        return adapter.json_schema(ref_template="#/$defs/{model}")
+    except (PydanticUserError, RecursionError) as error:
+        said = str(error).splitlines()[0]
+        raise SchemaError(
+            f"tool {tool!r} ({place}) has a type without a JSON Schema: {said} "
+            "Use JSON types, dataclasses, TypedDicts, enums or pydantic models.",
+            tool=tool,
+        ) from error

@@ -1,0 +1,161 @@
+"""pydantic's JSON Schema brought inside the subset a grammar enforces. Knows no functions, no models."""
+
+from __future__ import annotations
+
+import json
+import typing
+from collections.abc import Mapping
+from typing import Any
+
+from kogagent.errors import SchemaError
+
+_FORMATS = ("date", "time", "date-time", "duration", "uuid", "email", "uri", "ipv4", "ipv6")
+_INLINE_CHARS = 400  # a definition used more than once is written out in place while it is this short
+
+# Keywords of the subset. The value tells how to go on below the keyword.
+_KEYWORDS: Mapping[str, typing.Literal["plain", "schema", "list", "map"]] = {
+    "$ref": "plain",
+    "type": "plain",
+    "description": "plain",
+    "enum": "plain",
+    "const": "plain",
+    "pattern": "plain",
+    "format": "plain",
+    **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"), "plain"),
+    **dict.fromkeys(("minLength", "maxLength"), "plain"),
+    "items": "schema",
+    "prefixItems": "list",
+    **dict.fromkeys(("minItems", "maxItems"), "plain"),
+    "properties": "map",
+    "required": "plain",
+    "additionalProperties": "schema",
+    **dict.fromkeys(("minProperties", "maxProperties"), "plain"),
+    "anyOf": "list",
+    "default": "plain",
+    "$defs": "map",
+}
+
+
+def subset(schema: dict[str, Any], tool: str, place: str) -> dict[str, Any]:
+    """pydantic's schema inside the grammar's subset, short definitions written out in place."""
+    defs = {
+        name: _node(node, f"/$defs/{name}", tool, place) for name, node in schema.pop("$defs", {}).items()
+    }
+    root = _node(schema, "", tool, place)
+    uses: dict[str, int] = {}
+
+    def count(node: Any) -> None:
+        if isinstance(node, dict):
+            ref = node.get("$ref")
+            if isinstance(ref, str):
+                uses[ref.rpartition("/")[2]] = uses.get(ref.rpartition("/")[2], 0) + 1
+            for below in node.values():
+                count(below)
+        elif isinstance(node, list):
+            for below in node:
+                count(below)
+
+    def reaches(name: str, target: str, seen: set[str]) -> bool:
+        for other in _refs(defs[name]):
+            if other == target:
+                return True
+            if other not in seen and reaches(other, target, seen | {other}):
+                return True
+        return False
+
+    count([root, defs])
+    recursive = {name for name in defs if reaches(name, name, set())}
+    kept = {
+        name
+        for name, node in defs.items()
+        if name in recursive or (uses.get(name, 0) > 1 and len(json.dumps(node)) > _INLINE_CHARS)
+    }
+
+    def inline(node: Any) -> Any:
+        if isinstance(node, list):
+            return [inline(below) for below in node]
+        if not isinstance(node, dict):
+            return node
+        out = {key: inline(below) for key, below in node.items()}
+        name = out["$ref"].rpartition("/")[2] if isinstance(out.get("$ref"), str) else ""
+        if not name or name in kept:
+            return out
+        del out["$ref"]
+        return {**inline(defs[name]), **out}
+
+    root = inline(root)
+    needed: dict[str, Any] = {}
+    waiting = _refs(root)
+    while waiting:
+        name = waiting.pop()
+        if name not in needed:
+            needed[name] = inline(defs[name])
+            waiting += _refs(needed[name])
+    return {**root, "$defs": {name: needed[name] for name in defs if name in needed}} if needed else root
+
+
+def _refs(node: Any) -> list[str]:
+    if isinstance(node, dict):
+        own = [node["$ref"].rpartition("/")[2]] if isinstance(node.get("$ref"), str) else []
+        return own + [ref for below in node.values() for ref in _refs(below)]
+    return [ref for below in node for ref in _refs(below)] if isinstance(node, list) else []
+
+
+def _node(node: Any, path: str, tool: str, place: str) -> Any:
+    if isinstance(node, bool):
+        return node
+    node = dict(node)
+    node.pop("title", None)
+    node.pop("uniqueItems", None)  # a set: repeats merge when it is read
+    node.pop("discriminator", None)
+    if "oneOf" in node:
+        node["anyOf"] = node.pop("oneOf")  # pydantic writes it for tagged unions, where one alone can match
+    if node.get("format") not in (None, *_FORMATS):
+        del node["format"]  # "path", "binary", "password": any text
+    if "anyOf" in node:
+        node = _decimal(node)
+    if node.get("type") == "object" and "properties" in node:
+        node.setdefault("additionalProperties", False)
+    if "prefixItems" in node:
+        node.setdefault("minItems", 0)
+        node.setdefault("maxItems", len(node["prefixItems"]))
+    out: dict[str, Any] = {}
+    order = list(_KEYWORDS)  # one spelling of one schema: it is part of the prompt prefix
+    for key in sorted(node, key=lambda key: order.index(key) if key in _KEYWORDS else -1):
+        value = node[key]
+        kind = _KEYWORDS.get(key)
+        if kind is None:
+            hint = "Use str keys." if key == "propertyNames" else "Check it in the tool and raise Retry."
+            raise SchemaError(
+                f"tool {tool!r} ({place}) needs the schema keyword {key!r} at {path or '/'}, which "
+                f"the grammar cannot enforce. {hint}",
+                tool=tool,
+                path=path,
+                keyword=key,
+            )
+        below = f"{path}/{key}"
+        if kind == "schema":
+            out[key] = _node(value, below, tool, place)
+        elif kind == "list":
+            out[key] = [_node(one, f"{below}/{i}", tool, place) for i, one in enumerate(value)]
+        elif kind == "map":
+            out[key] = {name: _node(one, f"{below}/{name}", tool, place) for name, one in value.items()}
+        else:
+            out[key] = value
+    return out
+
+
+def _decimal(node: dict[str, Any]) -> dict[str, Any]:
+    """pydantic offers a number or any text for a Decimal; text that is no number would be refused when read.
+
+    Left: a number where it is bounded, exact to 15 digits; else text of digits, exact to every digit.
+    """
+    branches = node["anyOf"]
+    if len(branches) != 2 or branches[0].get("type") != "number" or branches[1].get("type") != "string":
+        return node
+    if set(branches[1]) - {"type", "pattern"}:
+        return node
+    rest = {key: value for key, value in node.items() if key != "anyOf"}
+    if len(branches[0]) > 1:
+        return {**branches[0], **rest}
+    return {"type": "string", "pattern": r"^-?[0-9]{1,30}(\.[0-9]{1,30})?$", **rest}

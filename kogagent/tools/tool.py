@@ -1,0 +1,272 @@
+"""`@tool`: a function with a name, a schema and limits. Knows nothing of models."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, ParamSpec, TypeVar, overload
+
+from kogagent.errors import InputError, SchemaError
+from kogagent.tools import schema
+from kogagent.types import ToolSpec
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
+
+
+class Tool(Generic[P, R]):
+    """A function a model may call. Calling it is calling the function.
+
+    spec is what a model is told; place is where the function was defined, "file:line". timeout in seconds
+    and max_result_chars are None where the toolbox decides. Immutable.
+    """
+
+    def __init__(
+        self,
+        function: Callable[P, R],
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        timeout: float | None = None,
+        max_result_chars: int | None = None,
+    ) -> None:
+        """Raises SchemaError for a signature no grammar can enforce, InputError for an option."""
+        inner = function.__func__ if isinstance(function, staticmethod | classmethod) else function
+        if isinstance(function, staticmethod):
+            function = inner
+        place = _place(inner)
+        name = _name_of(inner, place) if name is None else name
+        if not _NAME.fullmatch(name):
+            raise SchemaError(
+                f"{name!r} ({place}) cannot be a tool's name: 1 to 64 letters, digits, '_' or '-', not "
+                "starting with a digit. Pass name=… to @tool.",
+                tool=name,
+            )
+        if timeout is not None and not (isinstance(timeout, int | float) and timeout > 0):
+            raise InputError(
+                f"timeout={timeout!r} of tool {name!r} must be a number of seconds > 0 (inf: none)"
+            )
+        if max_result_chars is not None and (not isinstance(max_result_chars, int) or max_result_chars < 1):
+            raise InputError(
+                f"max_result_chars={max_result_chars!r} of tool {name!r} must be a positive integer"
+            )
+        _refuse_generators(inner, name, place)
+        self._bound = not (isinstance(function, classmethod) or _is_method(inner))
+        self.function = function
+        self.place = place
+        self.timeout = timeout
+        self.max_result_chars = max_result_chars
+        self.signature = schema.of_function(
+            inner, tool=name, place=place, fixed=_fixed(function), method=not self._bound
+        )
+        if description is None:
+            description = self.signature.description
+        self.spec = ToolSpec(name, description, self.signature.parameters)
+        self.__doc__ = inspect.getdoc(inner)
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    @property
+    def is_bound(self) -> bool:
+        """False for a method of a class: an instance must be given first."""
+        return self._bound
+
+    @property
+    def is_async(self) -> bool:
+        """Whether calling it gives a coroutine; then it runs on the event loop, else in a thread."""
+        function = self.function
+        return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+            getattr(function, "__call__", None)  # noqa: B004 - the method is wanted, not whether there is one
+        )
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.function(*args, **kwargs)
+
+    def __get__(self, instance: object, owner: type | None = None) -> Tool[..., R]:
+        """Read through an instance, a method is bound to it: the schema is not made again."""
+        if self._bound or (instance is None and not isinstance(self.function, classmethod)):
+            return self
+        bound: Tool[..., R] = object.__new__(Tool)
+        bound.function = self.function.__get__(instance, owner)
+        bound._bound = True
+        for name in ("place", "timeout", "max_result_chars", "signature", "spec", "__doc__"):
+            setattr(bound, name, getattr(self, name))
+        return bound
+
+    def __repr__(self) -> str:
+        return f"<Tool {self.name} ({self.place})>"
+
+
+@overload
+def tool(function: Callable[P, R], /) -> Tool[P, R]: ...
+
+
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    timeout: float | None = None,
+    max_result_chars: int | None = None,
+) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
+
+
+def tool(
+    function: Callable[P, R] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    timeout: float | None = None,
+    max_result_chars: int | None = None,
+) -> Tool[P, R] | Callable[[Callable[P, R]], Tool[P, R]]:
+    """Make a tool of a function, sync or async: `@tool`, or `@tool(name=…, timeout=…)`.
+
+    The schema comes from the annotations, the descriptions from the docstring (google, numpy or sphinx) or
+    from `Annotated[type, "description"]`. A parameter annotated RunContext is injected. An async function
+    runs on the event loop, a sync one in a thread. timeout: seconds, math.inf for none, None for the
+    toolbox's. Raises SchemaError where the function is defined, never later.
+    """
+    if isinstance(function, Tool):
+        raise InputError(f"{function!r} is a tool already. Apply @tool once.")
+
+    def make(function: Callable[P, R]) -> Tool[P, R]:
+        return Tool(
+            function,
+            name=name,
+            description=description,
+            timeout=timeout,
+            max_result_chars=max_result_chars,
+        )
+
+    if function is None:
+        return make
+    if not callable(function) and not isinstance(function, staticmethod | classmethod):
+        raise InputError(f"@tool takes a function, not {function!r}. Name options by keyword: @tool(name=…).")
+    return make(function)
+
+
+def collect(tools: Iterable[Any]) -> tuple[Tool[..., Any], ...]:
+    """Tools, functions and toolkits as tools, in order; a set, which has none, by name.
+
+    A toolkit is an instance of a class with @tool methods. Raises SchemaError for two tools of one name.
+    """
+    if isinstance(tools, str | bytes) or not isinstance(tools, Iterable):
+        raise InputError(f"tools must be a list of functions, Tools or toolkits, not {tools!r}")
+    found: list[Tool[..., Any]] = [one for thing in tools for one in _tools_of(thing)]
+    if isinstance(tools, set | frozenset):
+        found.sort(key=lambda one: one.name)  # a fixed order: the tools are part of the prompt prefix
+    places: dict[str, str] = {}
+    for one in found:
+        if one.name in places:
+            raise SchemaError(
+                f"two tools have the name {one.name!r}: {places[one.name]} and {one.place}. "
+                "Give one of them another with @tool(name=…).",
+                tool=one.name,
+            )
+        places[one.name] = one.place
+    return tuple(found)
+
+
+def _tools_of(thing: Any) -> list[Tool[..., Any]]:
+    if isinstance(thing, Tool):
+        if not thing.is_bound:
+            raise SchemaError(
+                f"tool {thing.name!r} ({thing.place}) is a method without its object. "
+                "Pass an instance of the class, or instance.method.",
+                tool=thing.name,
+            )
+        return [thing]
+    if inspect.isclass(thing):
+        raise SchemaError(
+            f"{thing!r} is a class. Pass an instance of it, or a function.", tool=thing.__name__
+        )
+    # Definition order, a base class first.
+    names: dict[str, None] = {}
+    for cls in reversed(type(thing).__mro__):
+        for name, value in vars(cls).items():
+            if isinstance(getattr(value, "__func__", value), Tool):
+                names[name] = None
+    methods = [getattr(thing, name) for name in names]
+    kit = [method for method in methods if isinstance(method, Tool)]  # an override may be no tool any more
+    if kit:
+        return kit
+    if not callable(thing):
+        raise SchemaError(f"{thing!r} is no function, no Tool and has no @tool methods: it cannot be a tool")
+    return [Tool(thing)]
+
+
+# ── about functions ──────────────────────────────────────────────────────────────────────────
+
+
+def _core(function: Any) -> Any:
+    """The function below partials and wrappers; of an object, its `__call__`."""
+    while True:
+        if isinstance(function, functools.partial):
+            function = function.func
+        elif inspect.isroutine(function):
+            return inspect.unwrap(function)
+        elif hasattr(function, "__wrapped__"):
+            function = function.__wrapped__
+        else:
+            return type(function).__call__
+
+
+def _place(function: Any) -> str:
+    code = getattr(_core(function), "__code__", None)
+    if code is None:
+        return f"{getattr(function, '__module__', None) or type(function).__module__}, not Python source"
+    return f"{code.co_filename}:{code.co_firstlineno}"
+
+
+def _name_of(function: Any, place: str) -> str:
+    while isinstance(function, functools.partial):
+        function = function.func
+    name = getattr(function, "__name__", None) or type(function).__name__
+    if name == "<lambda>":
+        raise SchemaError(f"a lambda ({place}) has no name a model could call. Pass name=… to tool().")
+    return str(name)
+
+
+def _fixed(function: Any) -> frozenset[str]:
+    """Parameters a partial gives: the model must not choose them."""
+    names: set[str] = set()
+    while isinstance(function, functools.partial):
+        names |= set(function.keywords)
+        function = function.func
+    return frozenset(names)
+
+
+def _is_method(function: Any) -> bool:
+    """Whether a plain function stands in a class body: it has an untyped self."""
+    if not inspect.isfunction(function):
+        return False
+    outer = function.__qualname__.rpartition(".")[0]
+    first = next(iter(inspect.signature(function).parameters.values()), None)
+    return (
+        bool(outer)
+        and not outer.endswith("<locals>")
+        and first is not None
+        and first.name == "self"
+        and first.annotation is first.empty
+    )
+
+
+def _refuse_generators(function: Any, name: str, place: str) -> None:
+    core = _core(function)
+    if inspect.isgeneratorfunction(core) or inspect.isasyncgenfunction(core):
+        raise SchemaError(
+            f"tool {name!r} ({place}) is a generator: a call has one result. Return a list.", tool=name
+        )
+
+
+def seconds(limit: float | None) -> float | None:
+    """A time limit for asyncio, which knows None for no limit."""
+    return None if limit is None or math.isinf(limit) else limit

@@ -1,0 +1,235 @@
+"""Finds, validates, time-limits and runs tools. Knows nothing of models or turns.
+
+Nothing a tool does reaches the caller as an exception, save cancellation and KeyboardInterrupt: the model
+gets a short text that says what to do, the developer the exception with its traceback.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import functools
+import inspect
+import logging
+import math
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from kogagent.errors import InputError, Retry, ToolFailed
+from kogagent.tools.results import clean, shorten, to_text
+from kogagent.tools.schema import explain
+from kogagent.tools.threads import Threads
+from kogagent.tools.tool import Tool, collect, seconds
+from kogagent.types import RunContext, ToolCall, ToolOutcome, ToolResult, ToolSpec
+
+_log = logging.getLogger("kogagent.tools")
+_ERROR_CHARS = 400
+Status: TypeAlias = Literal["ok", "retry", "failed", "invalid", "unknown_tool", "timeout", "truncated"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Returned:
+    """What came out of a tool's code: a text, or what it raised."""
+
+    text: str = ""
+    error: BaseException | None = None
+
+
+class Toolbox:
+    """The tools of an agent: `specs` to show a model, `call` to run what it asks for.
+
+    timeout: seconds a call may take where the tool sets no limit of its own, math.inf for none.
+    max_result_chars: longer results keep head and tail. max_threads: sync calls that run at once, over all
+    runs. grace: seconds a cancelled async tool gets to clean up before it is abandoned.
+    Raises SchemaError for things that are no tools and for two tools of one name.
+    """
+
+    def __init__(
+        self,
+        tools: Iterable[Any] = (),
+        *,
+        timeout: float = 120.0,
+        max_result_chars: int = 16_000,
+        max_threads: int = 32,
+        grace: float = 1.0,
+    ) -> None:
+        for name, value in (("timeout", timeout), ("grace", grace)):
+            if not isinstance(value, int | float) or isinstance(value, bool) or not value > 0:
+                raise InputError(f"Toolbox {name}={value!r} must be a number of seconds > 0")
+        for name, value in (("max_result_chars", max_result_chars), ("max_threads", max_threads)):
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise InputError(f"Toolbox {name}={value!r} must be a positive integer")
+        self._tools = {one.name: _Ready.of(one, timeout, max_result_chars) for one in collect(tools)}
+        self._specs = tuple(ready.tool.spec for ready in self._tools.values())
+        self._grace = grace
+        self._threads = Threads(max_threads)
+
+    @property
+    def specs(self) -> tuple[ToolSpec, ...]:
+        return self._specs
+
+    async def call(self, call: ToolCall, context: RunContext[Any]) -> ToolOutcome:
+        """Validate the arguments and run the tool. A cut or unusable call is a result, never run."""
+        ready = self._tools.get(call.name)
+        if ready is None:
+            return _told(call, "unknown_tool", self._unknown(call.name))
+        if not call.complete:
+            return _told(
+                call,
+                "truncated",
+                f"The call was cut off by the token limit after {len(call.arguments)} characters and was not "
+                f"run. Make it again with shorter arguments. It read: {shorten(call.arguments, 200)}",
+            )
+        signature = ready.tool.signature
+        try:
+            values = signature.read(call.arguments)
+        except ValueError as error:
+            return _told(
+                call, "invalid", f"Invalid arguments for {call.name}: {explain(error)}. Correct them."
+            )
+        except Exception as error:  # a validator of the user's own types failed
+            return self._raised(call, ready, error, 0.0, 0.0)
+        if signature.context:
+            values[signature.context] = context
+        positional = signature.take_positional(values)
+        started = time.perf_counter()
+        returned = await self._run(ready, functools.partial(ready.tool.function, *positional, **values))
+        ended = time.perf_counter()
+        if returned is None:
+            still = "" if ready.is_async else " Its thread may still be running."
+            text = f"{call.name} did not finish within {ready.timeout:g} s and was stopped.{still}"
+            return ToolOutcome(ToolResult(call.id, call.name, text, "timeout"), started, ended)
+        if returned.error is not None:
+            return self._raised(call, ready, returned.error, started, ended)
+        return ToolOutcome(ToolResult(call.id, call.name, returned.text), started, ended)
+
+    async def _run(self, ready: _Ready, function: Callable[[], Any]) -> _Returned | None:
+        """The function's result; None when it ran out of time."""
+        limit = seconds(ready.timeout)
+        if ready.is_async:
+            return await self._awaited(function, limit, ready)
+        end = math.inf if limit is None else time.monotonic() + limit
+        returned = await self._within(
+            self._threads.submit(lambda: _in_thread(function, ready.limit)), limit, ready
+        )
+        if isinstance(returned, _Returned) or returned is None:
+            return returned
+        # A sync function that gave an awaitable: it is finished on the loop, in the time that is left.
+        left = None if limit is None else max(end - time.monotonic(), 0.0)
+        return await self._awaited(lambda: returned, left, ready)
+
+    async def _awaited(
+        self, function: Callable[[], Awaitable[Any]], limit: float | None, ready: _Ready
+    ) -> _Returned | None:
+        task = asyncio.ensure_future(_on_loop(function, ready.limit))
+        returned: _Returned | None = await self._within(task, limit, ready)
+        return returned
+
+    async def _within(self, future: asyncio.Future[Any], limit: float | None, ready: _Ready) -> Any:
+        """The future's value, or None when time ran out. Whatever happens, the future is over afterwards."""
+        try:
+            done, _ = await asyncio.wait((future,), timeout=limit)
+        except asyncio.CancelledError:
+            await self._stop(future, ready)
+            raise
+        if not done:
+            await self._stop(future, ready)
+            return None
+        if future.cancelled():  # by its own doing: nobody cancelled this call
+            return _Returned(error=asyncio.CancelledError("the tool cancelled itself"))
+        return future.result()
+
+    async def _stop(self, future: asyncio.Future[Any], ready: _Ready) -> None:
+        """Cancel and wait, for a bounded time and whatever further cancellation arrives; then re-raise it."""
+        interrupted: asyncio.CancelledError | None = None
+        end = time.monotonic() + self._grace
+        while not future.done() and time.monotonic() < end:
+            future.cancel()  # again and again: a tool may have swallowed the last one
+            try:
+                await asyncio.wait((future,), timeout=min(0.05, self._grace))
+            except asyncio.CancelledError as error:
+                interrupted = error
+        if not future.done():
+            _log.warning(
+                "tool %r (%s) went on %g s after it was cancelled and was abandoned",
+                ready.tool.name,
+                ready.tool.place,
+                self._grace,
+            )
+        future.add_done_callback(_forget)
+        if interrupted is not None:
+            raise interrupted
+
+    def _raised(
+        self, call: ToolCall, ready: _Ready, error: BaseException, started: float, ended: float
+    ) -> ToolOutcome:
+        said = clean(shorten(str(error), _ERROR_CHARS))
+        status: Status = "failed"
+        if isinstance(error, Retry):
+            status, text = (
+                "retry",
+                f"{said or 'The arguments cannot be used.'} Correct the call and try again.",
+            )
+        elif isinstance(error, ToolFailed):
+            text = f"{call.name} failed: {said}" if said else f"{call.name} failed."
+        else:
+            text = f"{call.name} failed with {type(error).__name__}" + (f": {said}" if said else "")
+            _log.error("tool %r (%s) raised", call.name, ready.tool.place, exc_info=error)
+        bug = not isinstance(error, Retry | ToolFailed)
+        return ToolOutcome(ToolResult(call.id, call.name, text, status), started, ended, error, bug)
+
+    def _unknown(self, name: str) -> str:
+        if not self._tools:
+            return f"There is no tool named {name!r}: there are no tools. Answer without."
+        close = difflib.get_close_matches(name, self._tools, n=1)
+        guess = f" Did you mean {close[0]!r}?" if close else ""
+        return f"There is no tool named {name!r}.{guess} The tools are: {', '.join(self._tools)}."
+
+
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """A tool with every open question answered."""
+
+    tool: Tool[..., Any]
+    is_async: bool
+    timeout: float
+    limit: int
+
+    @classmethod
+    def of(cls, tool: Tool[..., Any], timeout: float, max_result_chars: int) -> _Ready:
+        return cls(
+            tool,
+            tool.is_async,
+            tool.timeout if tool.timeout is not None else timeout,
+            tool.max_result_chars if tool.max_result_chars is not None else max_result_chars,
+        )
+
+
+def _told(call: ToolCall, status: Status, text: str) -> ToolOutcome:
+    return ToolOutcome(ToolResult(call.id, call.name, clean(text), status))
+
+
+async def _on_loop(function: Callable[[], Awaitable[Any]], limit: int) -> _Returned:
+    # SystemExit would end the event loop if it left a task; KeyboardInterrupt, the user's own, must.
+    try:
+        return _Returned(to_text(await function(), limit))
+    except (asyncio.CancelledError, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        return _Returned(error=error)
+
+
+def _in_thread(function: Callable[[], Any], limit: int) -> Any:
+    try:
+        value = function()
+        return value if inspect.isawaitable(value) else _Returned(to_text(value, limit))
+    except BaseException as error:
+        return _Returned(error=error)
+
+
+def _forget(future: asyncio.Future[Any]) -> None:
+    """Take note of how an abandoned future ended, or asyncio complains that nobody did."""
+    if not future.cancelled():
+        future.exception()
