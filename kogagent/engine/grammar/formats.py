@@ -11,7 +11,7 @@ _DATE = (
     rf"(?:{_YEAR}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\d|3[01])|(?:0[469]|11)-(?:0[1-9]|[12]\d|30)"
     rf"|02-(?:0[1-9]|1\d|2[0-8]))|{_LEAP}-02-29)"
 )
-_TIME = r"(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d{1,9})?(?:Z|[+-](?:[01]\d|2[0-3]):[0-5]\d)"
+_TIME = r"(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d{1,18})?(?:Z|[+-](?:[01]\d|2[0-3]):[0-5]\d)"
 _OCTET = r"(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
 _IPV4 = rf"{_OCTET}(?:\.{_OCTET}){{3}}"
 _H16 = r"[0-9A-Fa-f]{1,4}"
@@ -29,7 +29,12 @@ _IPV6 = "|".join(
         rf"(?:(?:{_H16}:){{0,6}}{_H16})?::",
     ]
 )
-_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+# No "--" in places 3 and 4: such labels are punycode, which no automaton can check.
+_LABEL = (
+    r"(?:[A-Za-z0-9]|[A-Za-z0-9][A-Za-z0-9-]?[A-Za-z0-9]|[A-Za-z0-9][A-Za-z0-9-]"
+    r"(?:[A-Za-z0-9][A-Za-z0-9-]|-[A-Za-z0-9])(?:[A-Za-z0-9-]{0,58}[A-Za-z0-9])|[A-Za-z0-9][A-Za-z0-9-]"
+    r"(?:[A-Za-z0-9]|-)[A-Za-z0-9])"
+)
 _ATEXT = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
 _PCHAR = r"(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})"
 _SEGMENTS = rf"(?:/{_PCHAR}*)*"
@@ -55,6 +60,9 @@ FORMATS: dict[str, str] = {
     "json-pointer": r"(?:/(?:[^~/]|~[01])*)*",
 }
 """format: regular expression of the whole string."""
+
+LONGEST: dict[str, int] = {"hostname": 253, "email": 254}
+"""Code points a format allows at most, beyond what its expression says."""
 
 NUMBER_FORMATS: dict[str, tuple[int, int] | None] = {
     "int32": (-(2**31), 2**31 - 1),

@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from kogagent.engine.grammar.dfa import Dfa, TooManyStates, intersect
-from kogagent.engine.grammar.formats import FORMATS, NUMBER_FORMATS
+from kogagent.engine.grammar.formats import FORMATS, LONGEST, NUMBER_FORMATS
 from kogagent.engine.grammar.numbers import Interval, lcm
 from kogagent.engine.grammar.regex import PatternError, compile_pattern
 from kogagent.errors import SchemaError
@@ -65,9 +65,9 @@ KEYWORDS: dict[str, tuple[str, str]] = {
     "deprecated": ("annotation", ""),
     "readOnly": ("annotation", ""),
     "writeOnly": ("annotation", ""),
-    "contentEncoding": ("annotation", "asserts nothing in the specification"),
-    "contentMediaType": ("annotation", "asserts nothing in the specification"),
-    "contentSchema": ("annotation", "asserts nothing in the specification"),
+    "contentEncoding": ("annotation", "asserts nothing since 2019-09; refused in draft-07"),
+    "contentMediaType": ("annotation", "asserts nothing since 2019-09; refused in draft-07"),
+    "contentSchema": ("annotation", "asserts nothing"),
     "discriminator": ("annotation", "OpenAPI: names what oneOf already says"),
     "not": ("refused", "a complement has no bounded automaton"),
     "if": ("refused", ""),
@@ -293,6 +293,8 @@ class Schemas:
             kind, why = KEYWORDS.get(
                 keyword, ("annotation" if str(keyword).startswith("x-") else "refused", "")
             )
+            if self.old and keyword in ("contentEncoding", "contentMediaType"):
+                kind, why = "refused", "draft-07 lets it assert what no automaton checks"
             if kind == "refused" and not (self.old and "$ref" in schema):
                 known = keyword in KEYWORDS
                 said = "is not supported" if known else "is not known"
@@ -452,6 +454,8 @@ class Schemas:
                         known = ", ".join(sorted(FORMATS))
                         raise self.error(f"unknown format {text!r}; known are {known}", path, keyword)
                     dfa = compile_pattern(FORMATS[text], whole=True)
+                    if text in LONGEST:
+                        shape = replace(shape, max_length=_least(shape.max_length, LONGEST[text]))
                 else:
                     dfa = compile_pattern(text)
             except PatternError as problem:

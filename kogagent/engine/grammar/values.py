@@ -7,7 +7,9 @@ for each position, and these tries share their states, so that cost is linear in
 
 from __future__ import annotations
 
+import itertools
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -124,8 +126,16 @@ class Writer:
             if whole and self.bounds.zero_fraction:
                 texts.append(texts[0] + ".0")
             return texts
-        separators = (self.item_separator.decode(), self.key_separator.decode())
-        return [json.dumps(value, ensure_ascii=False, separators=separators)]
+        named = isinstance(value, Mapping)
+        heads = [json.dumps(n, ensure_ascii=False) + self.key_separator.decode() for n in value] if named else []
+        parts = [self.write(part) for part in (value.values() if named else value)]
+        if math.prod(map(len, parts)) > MAX_UNROLLED:
+            parts = [texts[:1] for texts in parts]
+        out = []
+        for texts in itertools.product(*parts):
+            inner = [head + text for head, text in zip(heads, texts, strict=True)] if named else texts
+            out.append(("{%s}" if named else "[%s]") % self.item_separator.decode().join(inner))
+        return out
 
     # ── numbers ──
     def _numbers(self, shapes: Sequence[Shape], follow: int) -> list[int]:
@@ -179,15 +189,11 @@ class Writer:
                 return [self._called(self.lib.text, follow, low, high)]
         if fixed:
             patterned.append((literals(fixed), max(map(len, fixed))))
-        if spans:
-            anything = Dfa((((0, 0xD7FF, 0), (0xE000, 0x10FFFF, 0)),), frozenset({0}))
-            for low, high in spans:
-                if high > MAX_UNROLLED:
-                    raise Conflict
-                bounded = at_most(anything, high)
-                bounded = at_least(bounded, low) if bounded is not None else None
-                if bounded is not None:
-                    patterned.append((bounded, high))
+        anything = Dfa((((0, 0xD7FF, 0), (0xE000, 0x10FFFF, 0)),), frozenset({0}))
+        for low, high in spans:
+            bounded = at_least(anything, low)
+            assert bounded is not None
+            patterned.append((bounded, high))
         if not patterned:
             return []
         dfa, most = patterned[0]
@@ -357,6 +363,13 @@ class Writer:
                     shape.path,
                     "minProperties",
                 )
+        if extra is not None and low > needed + 1:
+            raise self.schemas.error(
+                f"{low} properties of which {needed} are named as required: that unnamed ones are all different "
+                "cannot be kept track of; refused",
+                shape.path,
+                "minProperties",
+            )
         if high is None and extra is not None:
             high = max(low, len(named) + self.bounds.properties)
             self.schemas.note(shape.path, f"at most {high - len(named)} unnamed properties")
