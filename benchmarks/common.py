@@ -1,7 +1,8 @@
 """What every benchmark shares: repeats, machine stamp, JSON lines, the table. Knows no benchmark.
 
     figures = interleave({"ours": run_ours, "theirs": run_theirs}, repeats=5)
-    record = make_record("decode", "nano/fp16", "cpu", "tok_s", figures["ours"], peers={"theirs": figures["theirs"]})
+    peers = {"theirs": figures["theirs"]}
+    record = make_record("decode", "nano/fp16", "cpu", "tok_s", figures["ours"], peers=peers)
     append([record])
     show([record])
 
@@ -162,8 +163,8 @@ def seconds(run: Callable[[], object]) -> float:
 def read_bandwidth_run(size: int = 2**30) -> Callable[[], float]:
     """A run that reads `size` bytes of memory with every thread torch has; bytes a second.
 
-    A maximum over FP32 is the plainest reduction torch streams at full speed; the buffer is far larger than any
-    cache and written once, so that its pages exist.
+    A maximum over FP32 is the plainest reduction torch streams at full speed; the buffer is far larger than
+    any cache and written once, so that its pages exist.
     """
     import torch
 

@@ -32,14 +32,17 @@ class RopeScaling:
     original_context: int
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.factor) and self.factor >= 1):
-            raise ConfigError(f"RopeScaling.factor={self.factor!r} must be a number >= 1")
-        if not 0 < self.low_freq_factor < self.high_freq_factor < math.inf:
+        for field in ("factor", "low_freq_factor", "high_freq_factor"):
+            if not _is_number(getattr(self, field)):
+                raise ConfigError(f"RopeScaling.{field}={getattr(self, field)!r} must be a number")
+        if self.factor < 1:
+            raise ConfigError(f"RopeScaling.factor={self.factor!r} must be at least 1")
+        if not 0 < self.low_freq_factor < self.high_freq_factor:
             raise ConfigError(
                 f"RopeScaling needs 0 < low_freq_factor < high_freq_factor, "
                 f"got {self.low_freq_factor!r} and {self.high_freq_factor!r}"
             )
-        if self.original_context < 1:
+        if not _is_integer(self.original_context) or self.original_context < 1:
             raise ConfigError(f"RopeScaling.original_context={self.original_context!r} must be positive")
 
     def divisor(self, frequency: float) -> float:
@@ -109,11 +112,11 @@ class ModelSpec:
         )
         for field in positive:
             value = getattr(self, field)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            if not _is_integer(value) or value < 1:
                 raise ConfigError(f"ModelSpec.{field} must be a positive integer, not {value!r}")
         if not self.windows:
             object.__setattr__(self, "windows", (0,) * self.n_layers)
-        if len(self.windows) != self.n_layers or any(w < 0 for w in self.windows):
+        if len(self.windows) != self.n_layers or any(not _is_integer(w) or w < 0 for w in self.windows):
             raise ConfigError(f"ModelSpec.windows needs {self.n_layers} entries >= 0, got {self.windows!r}")
         for field in ("n_heads", "n_kv_heads", "ffn_dim"):
             if getattr(self, field) % self.lanes:
@@ -124,7 +127,7 @@ class ModelSpec:
             raise ConfigError(f"n_heads={self.n_heads} is no multiple of n_kv_heads={self.n_kv_heads}")
         if self.head_dim % 2:
             raise ConfigError(f"head_dim={self.head_dim} must be even: RoPE turns pairs")
-        if not 0 <= self.delay <= self.n_layers:
+        if not _is_integer(self.delay) or not 0 <= self.delay <= self.n_layers:
             raise ConfigError(f"delay={self.delay} must lie in 0..{self.n_layers} layers")
         if self.early not in ("none", "present"):
             raise ConfigError(f"early={self.early!r} must be 'none' or 'present'")
@@ -142,10 +145,14 @@ class ModelSpec:
             raise ConfigError("residual='ladder' needs comm_attention and comm_mlp: every sum lands")
         if self.early_resent and self.early != "present":
             raise ConfigError("early_resent needs early='present'")
-        if not (math.isfinite(self.norm_eps) and self.norm_eps > 0):
-            raise ConfigError(f"norm_eps={self.norm_eps!r} must be a positive number")
-        if not (math.isfinite(self.rope_theta) and self.rope_theta > 0):
-            raise ConfigError(f"rope_theta={self.rope_theta!r} must be a positive number")
+        for field in ("norm_eps", "rope_theta"):
+            if not _is_number(getattr(self, field)) or getattr(self, field) <= 0:
+                raise ConfigError(f"{field}={getattr(self, field)!r} must be a positive number")
+        for field in ("early_resent", "comm_attention", "comm_mlp", "qkv_bias", "qk_norm", "tied_head"):
+            if not isinstance(getattr(self, field), bool):
+                raise ConfigError(f"{field}={getattr(self, field)!r} must be true or false")
+        if not all(_is_integer(i) and i >= 0 for i in (self.bos_id or 0, *self.eos_ids)):
+            raise ConfigError(f"bos_id={self.bos_id!r} and eos_ids={self.eos_ids!r} must be token ids")
 
     def rope_frequencies(self) -> tuple[float, ...]:
         """Radians a position of pair i, [h/2]: theta**(-2i/h), scaled as Llama 3 does if the spec says so."""
@@ -208,6 +215,14 @@ class ModelSpec:
         """KV-cache bytes read to decode the token at `position`, windows applied."""
         per_layer = 2 * self.n_kv_heads * self.head_dim * bytes_per_value
         return int(sum(per_layer * (min(position, w) if w else position) for w in self.windows))
+
+
+def _is_integer(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 LANEFORMER_2B = ModelSpec(

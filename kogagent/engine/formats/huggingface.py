@@ -182,17 +182,24 @@ def _windows(keys: Keys, family: _Family) -> tuple[int, ...]:
     return tuple(window if kind == "sliding_attention" else 0 for kind in types)
 
 
+_TOP = {"embed": "model.embed_tokens.weight", "norm": "model.norm.weight", "head": "lm_head.weight"}
+_INNER = {
+    "attn_norm": "input_layernorm.weight", "ffn_norm": "post_attention_layernorm.weight",
+    "wq": "self_attn.q_proj.weight", "wk": "self_attn.k_proj.weight", "wv": "self_attn.v_proj.weight",
+    "bq": "self_attn.q_proj.bias", "bk": "self_attn.k_proj.bias", "bv": "self_attn.v_proj.bias",
+    "q_norm": "self_attn.q_norm.weight", "k_norm": "self_attn.k_norm.weight",
+    "wo": "self_attn.o_proj.weight",
+    "w1": "mlp.gate_proj.weight", "w3": "mlp.up_proj.weight", "w2": "mlp.down_proj.weight",
+}  # fmt: skip
+
+
+def names(spec: ModelSpec) -> dict[str, str]:
+    """The parameter name of every canonical tensor."""
+    return {name: entry.name for name, entry in _entries(spec).items()}
+
+
 def _entries(spec: ModelSpec) -> dict[str, Entry]:
-    top = {"embed": "model.embed_tokens.weight", "norm": "model.norm.weight", "head": "lm_head.weight"}
-    inner = {
-        "attn_norm": "input_layernorm.weight", "ffn_norm": "post_attention_layernorm.weight",
-        "wq": "self_attn.q_proj.weight", "wk": "self_attn.k_proj.weight", "wv": "self_attn.v_proj.weight",
-        "bq": "self_attn.q_proj.bias", "bk": "self_attn.k_proj.bias", "bv": "self_attn.v_proj.bias",
-        "q_norm": "self_attn.q_norm.weight", "k_norm": "self_attn.k_norm.weight",
-        "wo": "self_attn.o_proj.weight",
-        "w1": "mlp.gate_proj.weight", "w3": "mlp.up_proj.weight", "w2": "mlp.down_proj.weight",
-    }  # fmt: skip
-    return one_lane_entries(spec, top, inner, "model.layers.", halves=True)
+    return one_lane_entries(spec, _TOP, _INNER, "model.layers.", halves=True)
 
 
 def one_lane_entries(

