@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kogagent.local import Engine
     from kogagent.loop.agent import Agent
     from kogagent.loop.limits import Limits
-    from kogagent.loop.run import AgentStream
+    from kogagent.loop.stream import AgentStream
     from kogagent.loop.transcript import Transcript, messages_from_json, messages_to_json
     from kogagent.tools.tool import Tool, tool
     from kogagent.tools.toolbox import Toolbox
@@ -63,13 +63,13 @@ _NAMES_OF = {
     "local": "Engine",
     "loop.agent": "Agent",
     "loop.limits": "Limits",
-    "loop.run": "AgentStream",
+    "loop.stream": "AgentStream",
     "loop.transcript": "Transcript messages_from_json messages_to_json",
     "tools.tool": "Tool tool",
     "tools.toolbox": "Toolbox",
     "types": "AgentEvent AskedAgain AssistantMessage CallDelta CallReady CallStarted Message ModelEvent "
-    "PlanDelta RunContext RunFinished RunResult SystemMessage TextDelta Timings ToolCall ToolFinished ToolMessage "
-    "ToolResult ToolSpec ToolStarted TurnEnd Usage UserMessage",
+    "PlanDelta RunContext RunFinished RunResult SystemMessage TextDelta Timings ToolCall ToolFinished "
+    "ToolMessage ToolResult ToolSpec ToolStarted TurnEnd Usage UserMessage",
 }
 _HOME = {name: module for module, names in _NAMES_OF.items() for name in names.split()}
 

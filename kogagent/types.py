@@ -46,6 +46,11 @@ class ToolCall:
     complete: bool = True
 
 
+ResultStatus: TypeAlias = Literal[
+    "ok", "retry", "failed", "invalid", "unknown_tool", "timeout", "cancelled", "truncated", "denied"
+]
+
+
 @dataclass(frozen=True, slots=True)
 class ToolResult:
     """What came of one call: the text the model reads, and whose it is.
@@ -56,17 +61,7 @@ class ToolResult:
     call_id: str
     name: str
     text: str
-    status: Literal[
-        "ok",
-        "retry",
-        "failed",
-        "invalid",
-        "unknown_tool",
-        "timeout",
-        "cancelled",
-        "truncated",
-        "denied",
-    ] = "ok"
+    status: ResultStatus = "ok"
 
     @property
     def is_error(self) -> bool:

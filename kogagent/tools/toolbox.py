@@ -15,18 +15,17 @@ import math
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 from kogagent.errors import InputError, Retry, ToolFailed
 from kogagent.tools.results import clean, shorten, to_text
 from kogagent.tools.schema import explain
 from kogagent.tools.threads import Threads
 from kogagent.tools.tool import Tool, collect, seconds
-from kogagent.types import RunContext, ToolCall, ToolOutcome, ToolResult, ToolSpec
+from kogagent.types import ResultStatus, RunContext, ToolCall, ToolOutcome, ToolResult, ToolSpec
 
 _log = logging.getLogger("kogagent.tools")
 _ERROR_CHARS = 400
-Status: TypeAlias = Literal["ok", "retry", "failed", "invalid", "unknown_tool", "timeout", "truncated"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +165,7 @@ class Toolbox:
         self, call: ToolCall, ready: _Ready, error: BaseException, started: float, ended: float
     ) -> ToolOutcome:
         said = clean(shorten(str(error), _ERROR_CHARS))
-        status: Status = "failed"
+        status: ResultStatus = "failed"
         if isinstance(error, Retry):
             status, text = (
                 "retry",
@@ -207,7 +206,7 @@ class _Ready:
         )
 
 
-def _told(call: ToolCall, status: Status, text: str) -> ToolOutcome:
+def _told(call: ToolCall, status: ResultStatus, text: str) -> ToolOutcome:
     return ToolOutcome(ToolResult(call.id, call.name, clean(text), status))
 
 

@@ -1,0 +1,78 @@
+"""What to do after a model turn, as a value. Pure: knows no model, no tools, no clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from kogagent.types import AssistantMessage, FinishReason, StopReason, ToolCall
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """Run these calls, then give the model another turn."""
+
+    calls: tuple[ToolCall, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """The run is over."""
+
+    output: Any
+    reason: StopReason = "finished"
+
+
+@dataclass(frozen=True, slots=True)
+class AskAgain:
+    """The answer cannot be used; the model is told why and answers again."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """The answer cannot be used and has been asked for often enough."""
+
+    reason: str
+
+
+Step: TypeAlias = Act | Finish | AskAgain | GiveUp
+
+
+@dataclass(frozen=True, slots=True)
+class Valid:
+    """An answer as the output type."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Invalid:
+    """What is wrong with an answer, in words for the model."""
+
+    problem: str
+
+
+Check: TypeAlias = Callable[[str], Valid | Invalid]
+"""Reads an answer as the output type."""
+
+
+def decide(message: AssistantMessage, reason: FinishReason, check: Check | None, retries_left: int) -> Step:
+    """The next step after a turn. check is None where any text is an answer."""
+    if message.calls:
+        return Act(message.calls)
+    cut = reason in ("length", "context")
+    if check is None:
+        return Finish(message.text, "max_tokens" if cut else "finished")
+    if cut:
+        problem = "The answer was cut off by the token limit. Give a shorter one."
+    else:
+        checked = check(message.text)
+        if isinstance(checked, Valid):
+            return Finish(checked.value)
+        problem = checked.problem
+    if retries_left <= 0 or reason == "context":
+        return GiveUp(problem)
+    return AskAgain(problem)
