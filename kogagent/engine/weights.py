@@ -105,7 +105,8 @@ def save_checkpoint(
         for i in range(len(shards))
     ]
     for file, names in zip(files, shards, strict=True):
-        save_file({n: tensors[n].contiguous() for n in names}, directory / file, metadata={"format": "pt"})
+        shard = {n: tensors[n].detach().cpu().contiguous().clone() for n in names}  # no shared storage
+        save_file(shard, directory / file, metadata={"format": "pt"})
     if len(files) > 1:
         where = {name: file for file, names in zip(files, shards, strict=True) for name in names}
         size = sum(t.numel() * t.element_size() for t in tensors.values())
