@@ -8,8 +8,8 @@ A site is a call: (entry state, return state, least count, most count). One step
 
     1. move = rows[state][symbol]. Where there is none, a final state whose count has reached the least count of
        its site returns: pop, go on in the site's return state with the same symbol. Else the symbol is illegal.
-    2. move & COUNT: the count of the top frame grows by one; illegal when count + need[target] would exceed the
-       most count.
+    2. move & COUNT: the count of the top frame grows by one. Illegal when the count would exceed the most count of
+       its site, or count + need[target] would, for a target with a need.
     3. move & PUSH: the low bits name a site; push a frame with count 0 and go to its entry. Else they are the
        next state.
     4. While the state is RETURN: illegal below the least count of the site, else pop and go to its return state.
@@ -79,13 +79,15 @@ class Automaton:
             if state not in self.final or below is None or (count < sites[site][2] and count != FAR):
                 return None
             state, frame = sites[site][1], below
-        if move & COUNT:
+        need = 0 if move & PUSH else self.need.get(move & TARGET, 0)
+        if move & COUNT or need:
             site, count, below = frame
             if count >= 0:
-                count += 1
-                if count + self.need.get(move & TARGET, 0) > sites[site][3]:
+                if move & COUNT:
+                    count += 1
+                    frame = (site, count, below)
+                if count + need > sites[site][3]:
                     return None
-                frame = (site, count, below)
         if move & PUSH:
             site = move & TARGET
             return sites[site][0], (site, 0, frame)
@@ -105,11 +107,8 @@ class Automaton:
             for symbol, move in row.items():
                 if symbol in seen:
                     continue
-                if (
-                    (not move & COUNT
-                    and move & TARGET != RETURN)
-                    or self.step(state, frame, symbol) is not None
-                ):
+                free = move & PUSH or (move & TARGET != RETURN and move & TARGET not in self.need)
+                if (free and not move & COUNT) or self.step(state, frame, symbol) is not None:
                     yield symbol
             if state not in self.final:
                 return

@@ -31,7 +31,7 @@ def require_disjoint(schemas: Schemas, shapes: Sequence[Shape], path: str) -> tu
                 kept = tuple(v for v in right.values if not schemas.holds(left, v))
                 out[j] = replace(right, values=kept)
                 continue
-            for kind in left.types & right.types:
+            for kind in sorted(left.types & right.types):
                 if kind == "object":
                     names = _telling(schemas, left, right)
                     if names:

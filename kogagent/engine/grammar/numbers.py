@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 
 from kogagent.engine.grammar.dfa import Dfa, explore
+
+FLOAT_DIGITS = 15
+"""Every decimal of so many digits survives a double: longer integers are not written with a fraction."""
 
 _ZERO, _DOT, _MINUS, _PLUS = ord("0"), ord("."), ord("-"), ord("+")
 
@@ -57,6 +60,24 @@ class Interval:
         return Interval(high, low, self.high_open, self.low_open, self.multiple, self.integer)
 
 
+def _beyond_doubles(interval: Interval) -> Interval:
+    """Open bounds moved to the next double: a reader who rounds to doubles must not land on the bound."""
+
+    def moved(bound: Fraction, to: float) -> tuple[Fraction, bool]:
+        try:
+            after = math.nextafter(float(bound), to)
+        except OverflowError:
+            return bound, True
+        return (Fraction(repr(after)), False) if math.isfinite(after) else (bound, True)
+
+    low, low_open, high, high_open = interval.low, interval.low_open, interval.high, interval.high_open
+    if low is not None and low_open:
+        low, low_open = moved(low, math.inf)
+    if high is not None and high_open:
+        high, high_open = moved(high, -math.inf)
+    return replace(interval, low=low, low_open=low_open, high=high, high_open=high_open)
+
+
 def lcm(a: Fraction, b: Fraction) -> Fraction:
     """The least positive common multiple of two positive fractions."""
     return Fraction(
@@ -81,13 +102,13 @@ def free_number(integer: bool, zero_fraction: bool, digits: int) -> Dfa:
 
     zero_fraction: an integer may end in ".0".
     """
-    fraction, exponent = (digits, 2) if not integer else (int(zero_fraction), 0)
+    places, exponent = (digits, 2) if not integer else (int(zero_fraction), 0)
 
     def moves(key: tuple[str, int]) -> Iterator[tuple[int, int, tuple[str, int]]]:
         kind, n = key
         if kind == "start":
             yield _MINUS, _MINUS, ("minus", 0)
-        if kind in ("int", "zero") and fraction:
+        if kind in ("int", "zero") and places and (n <= FLOAT_DIGITS or not integer):
             yield _DOT, _DOT, ("dot", 0)
         if kind in ("start", "minus"):
             if kind == "start" or not integer:
@@ -95,7 +116,7 @@ def free_number(integer: bool, zero_fraction: bool, digits: int) -> Dfa:
             yield _ZERO + 1, _ZERO + 9, ("int", 1)
         elif kind == "int" and n < digits:
             yield _ZERO, _ZERO + 9, ("int", n + 1)
-        elif kind in ("dot", "fraction") and n < fraction:
+        elif kind in ("dot", "fraction") and n < places:
             yield _ZERO, _ZERO if integer else _ZERO + 9, ("fraction", n + 1)
         elif kind in ("e", "sign", "exponent") and n < exponent:
             if kind == "e":
@@ -120,6 +141,10 @@ def bounded_number(interval: Interval, zero_fraction: bool, digits: int) -> Dfa 
     if interval.free:
         return free_number(interval.integer, zero_fraction, digits)
     multiple = interval.multiple
+    if not interval.integer:
+        interval = _beyond_doubles(interval)
+        if interval.empty:
+            return None
     if interval.integer:
         multiple = lcm(multiple, Fraction(1)) if multiple is not None else Fraction(1)
     places = digits
@@ -187,7 +212,8 @@ def bounded_number(interval: Interval, zero_fraction: bool, digits: int) -> Dfa 
         if kind == "whole":
             assert isinstance(found, tuple)
             if interval.integer or places == 0:
-                if zero_fraction and exact and rest * unit % modulus == 0:
+                fits = length <= FLOAT_DIGITS or not key[4] and value == 0
+                if zero_fraction and fits and exact and rest * unit % modulus == 0:
                     yield _DOT, _DOT, ("point", negative)
             elif found[0]:
                 yield _DOT, _DOT, ("dot", negative, value if found[0] == 2 else -1, 0, rest, found[0], exact)

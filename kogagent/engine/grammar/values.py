@@ -58,7 +58,9 @@ class Writer:
             states += self._texts(shapes, follow)
             for kind, write in (("array", self._array), ("object", self._object)):
                 mine = distinct(s for s in shapes if s.values is None and kind in s.types)
-                made = [write(s, follow, len(mine) > 1) for s in mine]
+                # One default bound for all alternatives: they share a frame until they can be told apart.
+                common = max((self._default(s, kind) for s in mine), default=0) if len(mine) > 1 else 0
+                made = [write(s, follow, common) for s in mine]
                 states += [state for state in made if state is not None]
             return self.builder.union(states) if states else None
         except Conflict:
@@ -74,6 +76,13 @@ class Writer:
                 goal.path,
                 "multipleOf" if any(s.numbers.multiple for s in shapes) else "pattern",
             ) from None
+
+    def _default(self, shape: Shape, kind: str) -> int:
+        """The bound on items or properties where a schema gives none."""
+        if kind == "array":
+            return max(self.bounds.items, shape.min_items, len(shape.prefix))
+        named = len({*shape.properties, *shape.required})
+        return max(shape.min_properties, named + self.bounds.properties)
 
     def _fixed(self, shapes: Sequence[Shape], follow: int) -> list[int]:
         """null, true, false, and enumerated values that are no strings or numbers beside free ones."""
@@ -127,7 +136,9 @@ class Writer:
                 texts.append(texts[0] + ".0")
             return texts
         named = isinstance(value, Mapping)
-        heads = [json.dumps(n, ensure_ascii=False) + self.key_separator.decode() for n in value] if named else []
+        heads = (
+            [json.dumps(n, ensure_ascii=False) + self.key_separator.decode() for n in value] if named else []
+        )
         parts = [self.write(part) for part in (value.values() if named else value)]
         if math.prod(map(len, parts)) > MAX_UNROLLED:
             parts = [texts[:1] for texts in parts]
@@ -263,10 +274,10 @@ class Writer:
         return self.builder.state({QUOTE: self.builder.call(body, follow, low, high)})
 
     # ── arrays ──
-    def _array(self, shape: Shape, follow: int, several: bool) -> int | None:
+    def _array(self, shape: Shape, follow: int, common: int) -> int | None:
         low, high = shape.min_items, shape.max_items
         if high is None:
-            high = max(self.bounds.items, low, len(shape.prefix))
+            high = common or self._default(shape, "array")
             rest = shape.items
             if rest is None or self.schemas.expand(rest):
                 self.schemas.note(shape.path, f"no maxItems; at most {high} items")
@@ -322,7 +333,7 @@ class Writer:
         return self.builder.literal(separator[1:], follow)
 
     # ── objects ──
-    def _object(self, shape: Shape, follow: int, several: bool) -> int | None:
+    def _object(self, shape: Shape, follow: int, common: int) -> int | None:
         extra = shape.additional
         if extra is None and (self.bounds.open_objects or not shape.listed):
             extra = self.schemas.anything(shape)
@@ -371,11 +382,13 @@ class Writer:
                 "minProperties",
             )
         if high is None and extra is not None:
-            high = max(low, len(named) + self.bounds.properties)
+            high = common or self._default(shape, "object")
             self.schemas.note(shape.path, f"at most {high - len(named)} unnamed properties")
-        counted = high is not None and (extra is not None or high < len(named))
+        if high is None:
+            high = common
+        counted = high > 0 and (extra is not None or high < len(named) or common > 0)
         nonempty = low > 0
-        if not (counted or several or shape.shared):
+        if not (counted or shape.shared):
             body = self._members(named, None, nonempty, False, follow)
             return None if body is None else self.builder.state({ord("{"): body})
         key = (
@@ -389,7 +402,7 @@ class Writer:
         entry = self._objects[key]
         if entry is None:
             return None
-        most = max((high or 0) - 1, 0) if counted else UNBOUNDED
+        most = max(high - 1, 0) if counted else UNBOUNDED
         least = max(low - 1, 0) if extra is not None else 0
         return self.builder.state({ord("{"): self.builder.call(entry, follow, least, most)})
 
