@@ -1,0 +1,102 @@
+"""The key-value part of a GGUF file. Knows no tensors and no meaning of a key.
+
+Written here rather than taken from the package `gguf`, which spends two seconds on a vocabulary of 49,152
+tokens and is an optional dependency.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from pathlib import Path
+from typing import Any
+
+from kogagent.errors import ConfigError
+
+# GGUF value types 0..12: (struct letter, bytes); 8 is a string, 9 an array.
+_SCALARS = {
+    0: ("B", 1), 1: ("b", 1), 2: ("H", 2), 3: ("h", 2), 4: ("I", 4), 5: ("i", 4), 6: ("f", 4),
+    7: ("?", 1), 10: ("Q", 8), 11: ("q", 8), 12: ("d", 8),
+}  # fmt: skip
+_STRING, _ARRAY = 8, 9
+_KEEP_ALL_UP_TO = 1 << 28  # elements of one array; a larger count is a damaged file, not a vocabulary
+
+
+def read_metadata(path: Path) -> dict[str, Any]:
+    """All keys of the file, arrays as lists.
+
+    Raises ConfigError for what is no GGUF file of version 2 or 3, or ends inside its metadata.
+    """
+    try:
+        with (
+            path.open("rb") as file,
+            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
+            memoryview(data) as view,
+        ):
+            return _Reader(view, path).read()
+    except FileNotFoundError as error:
+        raise ConfigError(f"{path}: no such file. Pass a directory or a .gguf file.") from error
+    except (OSError, ValueError) as error:  # ValueError: an empty file cannot be mapped
+        if isinstance(error, ConfigError):
+            raise
+        raise ConfigError(f"{path}: cannot be read as a GGUF file ({error})") from error
+
+
+class _Reader:
+    def __init__(self, data: memoryview, path: Path) -> None:
+        self._data = data
+        self._path = path
+        self._at = 0
+
+    def read(self) -> dict[str, Any]:
+        if bytes(self._data[:4]) != b"GGUF":
+            raise ConfigError(f"{self._path}: does not start with 'GGUF': not a GGUF file")
+        self._at = 4
+        version = self._scalar("I", 4)
+        if version not in (2, 3):
+            raise ConfigError(
+                f"{self._path}: GGUF version {version} is not supported (2 and 3, little-endian, are). "
+                "Convert the model again with a current llama.cpp."
+            )
+        self._scalar("Q", 8)  # number of tensors
+        count = self._scalar("Q", 8)
+        out: dict[str, Any] = {}
+        for _ in range(count):
+            key = self._string()
+            out[key] = self._value(self._scalar("I", 4), key)
+        return out
+
+    def _take(self, size: int) -> memoryview:
+        end = self._at + size
+        if end > len(self._data):
+            raise ConfigError(
+                f"{self._path}: the file ends inside its metadata: it is truncated. Download it again."
+            )
+        piece = self._data[self._at : end]
+        self._at = end
+        return piece
+
+    def _scalar(self, letter: str, size: int) -> Any:
+        return struct.unpack("<" + letter, self._take(size))[0]
+
+    def _string(self) -> str:
+        piece = self._take(self._scalar("Q", 8))
+        try:
+            return str(piece, "utf-8")
+        except UnicodeDecodeError as error:
+            raise ConfigError(f"{self._path}: a string in the metadata is not UTF-8 ({error})") from error
+
+    def _value(self, kind: int, key: str) -> Any:
+        if kind == _STRING:
+            return self._string()
+        if kind == _ARRAY:
+            inner, count = self._scalar("I", 4), self._scalar("Q", 8)
+            if count > _KEEP_ALL_UP_TO:
+                raise ConfigError(f"{self._path}: {key!r} claims {count} elements: the file is damaged")
+            if inner in _SCALARS:
+                letter, size = _SCALARS[inner]
+                return list(struct.unpack(f"<{count}{letter}", self._take(count * size)))
+            return [self._value(inner, key) for _ in range(count)]
+        if kind not in _SCALARS:
+            raise ConfigError(f"{self._path}: {key!r} has the unknown value type {kind}")
+        return self._scalar(*_SCALARS[kind])
