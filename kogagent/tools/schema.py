@@ -6,6 +6,7 @@ enforce, or refused with a SchemaError that names tool, parameter and keyword.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import json
 import sys
@@ -18,7 +19,7 @@ from typing import Annotated, Any, get_args, get_origin
 import docstring_parser
 import typing_extensions
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
-from pydantic.errors import PydanticUserError
+from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 from pydantic.fields import FieldInfo
 from pydantic_core import from_json
 
@@ -87,7 +88,7 @@ def of_function(
     fixed: parameters a partial has already given; method: the first parameter is `self`. Raises SchemaError.
     """
     parameters = list(inspect.signature(function).parameters.values())[1 if method else 0 :]
-    hints = _hints(function, tool, place)
+    hints, names = _hints(function, tool, place)
     docs = docstring_parser.parse(inspect.getdoc(_documented(function)) or "")
     told = {
         name.strip(): doc.description
@@ -133,7 +134,7 @@ def of_function(
         fields[name] = _field(hint, default, told.get(name))
     if context and context in (p.name for p in parameters if p.kind is p.POSITIONAL_ONLY):
         raise SchemaError(f"the RunContext of tool {tool!r} ({place}) must not be positional-only", tool=tool)
-    adapter, schema = _compile(tool, place, fields)
+    adapter, schema = _compile(tool, place, fields, names)
     description = "\n\n".join(p for p in (docs.short_description, docs.long_description) if p)
     extra = _extra(schema)
     return Signature(description, schema, context, tuple(positional), adapter, extra)
@@ -141,7 +142,7 @@ def of_function(
 
 def of_type(annotation: Any, *, name: str) -> tuple[TypeAdapter[Any], Mapping[str, JSONValue]]:
     """The validator and schema of an output type, a JSON value of any type. Raises SchemaError."""
-    adapter: TypeAdapter[Any] = _adapter(_known_types(annotation), name, "the output type")
+    adapter = _adapter(_known_types(annotation), name, "the output type", {})
     return adapter, subset(_raw_schema(adapter, name, "the output type"), name, "the output type")
 
 
@@ -164,6 +165,8 @@ def output_extra(schema: Mapping[str, JSONValue]) -> typing.Literal["forbid"] | 
 
 
 def _documented(function: Callable[..., Any]) -> Callable[..., Any]:
+    while isinstance(function, functools.partial):
+        function = function.func
     if inspect.isroutine(function):
         return function
     call = type(function).__call__  # an object that can be called: its method's docstring, else its class's
@@ -208,8 +211,9 @@ def _is_context(hint: Any) -> bool:
     return hint is RunContext or get_origin(hint) is RunContext
 
 
-def _hints(function: Callable[..., Any], tool: str, place: str) -> dict[str, Any]:
-    """Annotations with their strings resolved: in the module, in the enclosing functions, in the class."""
+def _hints(function: Callable[..., Any], tool: str, place: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Annotations with their strings resolved, and the names of the enclosing functions and class they were
+    resolved with: a local type's own annotations need them too."""
     target: Any = function
     while not (inspect.isfunction(target) or inspect.ismethod(target)):
         inner = getattr(target, "func", None) or getattr(target, "__wrapped__", None)
@@ -249,7 +253,7 @@ def _hints(function: Callable[..., Any], tool: str, place: str) -> dict[str, Any
         raise SchemaError(
             f"the annotations of tool {tool!r} ({place}) cannot be read: {error}", tool=tool
         ) from error
-    return {name: _known_types(hint) for name, hint in hints.items()}
+    return {name: _known_types(hint) for name, hint in hints.items()}, local
 
 
 def _known_types(hint: Any) -> Any:
@@ -263,12 +267,15 @@ def _known_types(hint: Any) -> Any:
         and type(hint).__module__ == "typing"
     ):
         fields = {}
+        required: frozenset[str] = hint.__required_keys__  # type: ignore[attr-defined]
         for name, inner in typing_extensions.get_type_hints(hint, include_extras=True).items():
             inner = _known_types(inner)
             origin: Any = get_origin(inner)
+            # __required_keys__ misses a Required that stands in a postponed annotation
+            needed = origin is typing.Required or (origin is not typing.NotRequired and name in required)
             if origin is typing.Required or origin is typing.NotRequired:
                 inner = get_args(inner)[0]
-            fields[name] = inner if name in hint.__required_keys__ else typing_extensions.NotRequired[inner]  # type: ignore[attr-defined]
+            fields[name] = inner if needed else typing_extensions.NotRequired[inner]
         return _typed_dict(hint.__name__, fields)
     origin = get_origin(hint)
     args = get_args(hint)
@@ -290,7 +297,7 @@ def _typed_dict(name: str, fields: dict[str, Any]) -> Any:
 
 
 def _compile(
-    tool: str, place: str, fields: dict[str, Any]
+    tool: str, place: str, fields: dict[str, Any], names: dict[str, Any]
 ) -> tuple[TypeAdapter[dict[str, Any]], Mapping[str, JSONValue]]:
     # A TypedDict of the parameters: any parameter name is a legal key, and a missing optional stays missing,
     # so that the function's own default applies.
@@ -298,14 +305,23 @@ def _compile(
     record.__pydantic_config__ = ConfigDict(
         extra="forbid", allow_inf_nan=False, arbitrary_types_allowed=False
     )
-    adapter = _adapter(record, tool, place)
+    adapter = _adapter(record, tool, place, names)
     schema = subset(_raw_schema(adapter, tool, place), tool, place)
     return adapter, {"type": "object", "properties": {}, "additionalProperties": False, **schema}
 
 
-def _adapter(annotation: Any, tool: str, place: str) -> TypeAdapter[Any]:
+def _adapter(annotation: Any, tool: str, place: str, names: dict[str, Any]) -> TypeAdapter[Any]:
     try:
-        return TypeAdapter(annotation)
+        adapter: TypeAdapter[Any] = TypeAdapter(annotation)
+        if not adapter.pydantic_complete:
+            adapter.rebuild(_types_namespace=names, raise_errors=True)
+        return adapter
+    except PydanticUndefinedAnnotation as error:
+        raise SchemaError(
+            f"tool {tool!r} ({place}) uses a type whose annotation names {error.name!r}, and no such name is "
+            "known there. Define or import it before the tool, outside `if TYPE_CHECKING`.",
+            tool=tool,
+        ) from error
     except (PydanticUserError, NameError, TypeError, RecursionError) as error:
         said = str(error).splitlines()[0]
         raise SchemaError(

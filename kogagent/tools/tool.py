@@ -105,7 +105,15 @@ class Tool(Generic[P, R]):
 
 
 @overload
-def tool(function: Callable[P, R], /) -> Tool[P, R]: ...
+def tool(
+    function: Callable[P, R],
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    timeout: float | None = None,
+    max_result_chars: int | None = None,
+) -> Tool[P, R]: ...
 
 
 @overload

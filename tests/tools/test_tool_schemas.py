@@ -1,0 +1,746 @@
+"""What @tool makes of a signature: types, docstrings, kinds of functions; what it refuses, and its words."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import decimal
+import enum
+import functools
+import pathlib
+import typing
+import uuid
+from collections.abc import Callable
+from typing import Annotated, Any, Generic, Literal, NamedTuple, Optional, TypeVar
+
+import pytest
+import typing_extensions
+from pydantic import BaseModel, ConfigDict, Field
+
+from kogagent import RunContext, SchemaError, Tool, tool
+from kogagent.tools.tool import collect
+
+
+class Colour(enum.Enum):
+    RED = "r"
+    BLUE = "b"
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+    HIGH = 2
+
+
+@dataclasses.dataclass
+class Point:
+    """A place."""
+
+    x: int
+    y: int = 0
+
+
+class Pair(NamedTuple):
+    first: int
+    second: str = "z"
+
+
+class Options(typing.TypedDict, total=False):
+    size: typing.Required[int]
+    colour: str
+
+
+class Tree(BaseModel):
+    value: int
+    children: list[Tree] = []
+
+
+class Cat(BaseModel):
+    kind: Literal["cat"] = "cat"
+    lives: int
+
+
+class Dog(BaseModel):
+    kind: Literal["dog"] = "dog"
+    tricks: list[str]
+
+
+Item = TypeVar("Item")
+
+
+class Page(BaseModel, Generic[Item]):
+    items: list[Item]
+    number: Annotated[int, Field(ge=1)] = 1
+
+
+def properties(made: Tool[..., Any]) -> dict[str, Any]:
+    return dict(made.spec.parameters["properties"])
+
+
+def property_of(annotation: Any, default: Any = ...) -> Any:
+    """The schema of one parameter with this annotation."""
+
+    def f(x: Any) -> None: ...
+
+    f.__annotations__["x"] = annotation
+    if default is not ...:
+        f.__defaults__ = (default,)
+    return properties(tool(f))["x"]
+
+
+def delivered(annotation: Any, text: str) -> Any:
+    """What a function with one such parameter gets for this JSON value."""
+
+    def f(x: Any) -> None: ...
+
+    f.__annotations__["x"] = annotation
+    return tool(f).signature.read('{"x": ' + text + "}")["x"]
+
+
+KINDS: list[tuple[Any, Any, str, Any]] = [
+    (str, {"type": "string"}, '"a"', "a"),
+    (int, {"type": "integer"}, "3", 3),
+    (float, {"type": "number"}, "2.5", 2.5),
+    (bool, {"type": "boolean"}, "true", True),
+    (None, {"type": "null"}, "null", None),
+    (Any, {}, '{"k": [1]}', {"k": [1]}),
+    (Optional[str], {"anyOf": [{"type": "string"}, {"type": "null"}]}, "null", None),  # noqa: UP045
+    (int | str, {"anyOf": [{"type": "integer"}, {"type": "string"}]}, '"1"', "1"),
+    (Literal["c", "f"], {"type": "string", "enum": ["c", "f"]}, '"f"', "f"),
+    (Literal["c"], {"type": "string", "const": "c"}, '"c"', "c"),
+    (Colour, {"type": "string", "enum": ["r", "b"]}, '"b"', Colour.BLUE),
+    (Level, {"type": "integer", "enum": [1, 2]}, "2", Level.HIGH),
+    (Annotated[int, Field(ge=1, le=9)], {"type": "integer", "minimum": 1, "maximum": 9}, "9", 9),
+    (Annotated[float, Field(gt=0)], {"type": "number", "exclusiveMinimum": 0}, "0.5", 0.5),
+    (
+        Annotated[str, Field(max_length=3, pattern="^a")],
+        {"type": "string", "pattern": "^a", "maxLength": 3},
+        '"ab"',
+        "ab",
+    ),
+    (list[int], {"type": "array", "items": {"type": "integer"}}, "[1, 2]", [1, 2]),
+    (
+        Annotated[list[int], Field(max_length=2)],
+        {"type": "array", "items": {"type": "integer"}, "maxItems": 2},
+        "[1]",
+        [1],
+    ),
+    (set[int], {"type": "array", "items": {"type": "integer"}}, "[1, 1]", {1}),
+    (frozenset[str], {"type": "array", "items": {"type": "string"}}, '["a"]', frozenset("a")),
+    (tuple[int, ...], {"type": "array", "items": {"type": "integer"}}, "[1]", (1,)),
+    (
+        tuple[int, str],
+        {
+            "type": "array",
+            "prefixItems": [{"type": "integer"}, {"type": "string"}],
+            "minItems": 2,
+            "maxItems": 2,
+        },
+        '[1, "a"]',
+        (1, "a"),
+    ),
+    (dict[str, int], {"type": "object", "additionalProperties": {"type": "integer"}}, '{"a": 1}', {"a": 1}),
+    (
+        dict[str, int] | None,
+        {"anyOf": [{"type": "object", "additionalProperties": {"type": "integer"}}, {"type": "null"}]},
+        '{"a": 1}',
+        {"a": 1},
+    ),
+    (dict[str, Any], {"type": "object", "additionalProperties": True}, '{"x": 1}', {"x": 1}),
+    (dt.date, {"type": "string", "format": "date"}, '"2024-02-29"', dt.date(2024, 2, 29)),
+    (
+        dt.datetime,
+        {"type": "string", "format": "date-time"},
+        '"2024-02-29T10:00:00Z"',
+        dt.datetime(2024, 2, 29, 10, tzinfo=dt.UTC),
+    ),
+    (dt.time, {"type": "string", "format": "time"}, '"10:00:00Z"', dt.time(10, tzinfo=dt.UTC)),
+    (dt.timedelta, {"type": "string", "format": "duration"}, '"P1DT2H"', dt.timedelta(days=1, hours=2)),
+    (uuid.UUID, {"type": "string", "format": "uuid"}, f'"{uuid.UUID(int=7)}"', uuid.UUID(int=7)),
+    (pathlib.Path, {"type": "string"}, '"/a/b"', pathlib.Path("/a/b")),
+    (
+        decimal.Decimal,
+        {"type": "string", "pattern": r"^-?[0-9]{1,30}(\.[0-9]{1,30})?$"},
+        '"12.50"',
+        decimal.Decimal("12.50"),
+    ),
+    (
+        Annotated[decimal.Decimal, Field(ge=1)],
+        {"type": "number", "minimum": 1},
+        "1.5",
+        decimal.Decimal("1.5"),
+    ),
+    (bytes, {"type": "string"}, '"h\\u00e9"', "hé".encode()),
+    (
+        Point,
+        {
+            "type": "object",
+            "properties": {"x": {"type": "integer"}, "y": {"type": "integer", "default": 0}},
+            "required": ["x"],
+            "additionalProperties": False,
+        },
+        '{"x": 1}',
+        Point(1, 0),
+    ),
+    (
+        Options,
+        {
+            "type": "object",
+            "properties": {"size": {"type": "integer"}, "colour": {"type": "string"}},
+            "required": ["size"],
+            "additionalProperties": False,
+        },
+        '{"size": 1}',
+        {"size": 1},
+    ),
+    (
+        Pair,
+        {
+            "type": "array",
+            "prefixItems": [{"type": "integer"}, {"type": "string", "default": "z"}],
+            "minItems": 1,
+            "maxItems": 2,
+        },
+        '[1, "q"]',
+        Pair(1, "q"),
+    ),
+    (
+        Page[int],
+        {
+            "type": "object",
+            "properties": {
+                "items": {"type": "array", "items": {"type": "integer"}},
+                "number": {"type": "integer", "minimum": 1, "default": 1},
+            },
+            "required": ["items"],
+            "additionalProperties": False,
+        },
+        '{"items": [1]}',
+        Page[int](items=[1]),
+    ),
+    (
+        Annotated[Cat | Dog, Field(discriminator="kind")],
+        {
+            "anyOf": [
+                {
+                    "type": "object",
+                    "properties": {
+                        "kind": {"type": "string", "const": "cat", "default": "cat"},
+                        "lives": {"type": "integer"},
+                    },
+                    "required": ["lives"],
+                    "additionalProperties": False,
+                },
+                {
+                    "type": "object",
+                    "properties": {
+                        "kind": {"type": "string", "const": "dog", "default": "dog"},
+                        "tricks": {"type": "array", "items": {"type": "string"}},
+                    },
+                    "required": ["tricks"],
+                    "additionalProperties": False,
+                },
+            ]
+        },
+        '{"kind": "cat", "lives": 9}',
+        Cat(lives=9),
+    ),
+]
+
+
+def without_descriptions(schema: Any) -> Any:
+    if isinstance(schema, dict):
+        return {
+            k: without_descriptions(v) for k, v in schema.items() if k != "description" or isinstance(v, dict)
+        }
+    return [without_descriptions(v) for v in schema] if isinstance(schema, list) else schema
+
+
+@pytest.mark.parametrize(("annotation", "schema", "text", "value"), KINDS, ids=[str(k[0]) for k in KINDS])
+def test_a_type_has_this_schema_and_its_value_is_delivered_as_annotated(
+    annotation: Any, schema: Any, text: str, value: Any
+) -> None:
+    assert without_descriptions(property_of(annotation)) == schema
+    got = delivered(annotation, text)
+    assert got == value and type(got) is type(value)
+
+
+def test_an_optional_parameter_is_nullable_and_keeps_its_default() -> None:
+    @tool
+    def f(a: int, b: Optional[str] = None, c: str = "see") -> Any:  # noqa: UP045
+        return a, b, c
+
+    assert f.spec.parameters["required"] == ["a"]
+    assert properties(f)["b"] == {"anyOf": [{"type": "string"}, {"type": "null"}]}
+    assert properties(f)["c"] == {"type": "string", "default": "see"}
+    assert f(**f.signature.read('{"a": 1}')) == (1, None, "see")
+    assert f(**f.signature.read('{"a": 1, "b": null}')) == (1, None, "see")
+
+
+def test_a_default_that_is_no_json_still_applies() -> None:
+    private = object()
+
+    @tool
+    def f(when: dt.date = dt.date(2020, 1, 2), thing: Any = private) -> Any:
+        return when, thing
+
+    assert properties(f)["when"]["default"] == "2020-01-02"
+    assert "default" not in properties(f)["thing"]
+    assert f(**f.signature.read("{}")) == (dt.date(2020, 1, 2), private)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "text"),
+    [
+        (int, '"1"'),
+        (int, "2.0"),
+        (int, "true"),
+        (str, "1"),
+        (bool, "1"),
+        (float, '"2"'),
+        (float, "NaN"),
+        (float, "Infinity"),
+        (list[float], "[NaN]"),
+        (Literal["c", "f"], '"k"'),
+        (Colour, '"RED"'),
+        (Annotated[int, Field(ge=1, le=9)], "10"),
+        (dict[str, int], '{"a": "1"}'),
+        (Point, '{"x": 1, "z": 2}'),
+        (Tree, '{"value": 1, "children": [{"value": 2, "odd": 3}]}'),
+        (Options, '{"size": 1, "odd": 2}'),
+        (decimal.Decimal, '"NaN"'),
+        (dt.date, '"2023-02-29"'),
+    ],
+)
+def test_a_value_outside_the_type_is_rejected_not_coerced(annotation: Any, text: str) -> None:
+    with pytest.raises(ValueError):
+        delivered(annotation, text)
+
+
+def test_an_unknown_argument_is_rejected() -> None:
+    @tool
+    def f(a: int) -> None: ...
+
+    assert f.spec.parameters["additionalProperties"] is False
+    with pytest.raises(ValueError, match=r"(?i)extra"):
+        f.signature.read('{"a": 1, "b": 2}')
+
+
+def test_a_model_that_says_it_is_open_stays_open() -> None:
+    class Open(BaseModel):
+        model_config = ConfigDict(extra="allow")
+        a: int
+
+    assert property_of(Open)["additionalProperties"] is True
+    assert delivered(Open, '{"a": 1, "b": 2}').model_extra == {"b": 2}
+
+
+def test_a_recursive_type_keeps_a_reference_and_is_read_to_the_bottom() -> None:
+    schema = tool(_grow).spec.parameters
+    assert schema["properties"]["tree"] == {"$ref": "#/$defs/Tree"}
+    assert schema["$defs"]["Tree"]["properties"]["children"]["items"] == {"$ref": "#/$defs/Tree"}
+    got = tool(_grow).signature.read('{"tree": {"value": 1, "children": [{"value": 2}]}}')["tree"]
+    assert got == Tree(value=1, children=[Tree(value=2)])
+
+
+def _grow(tree: Tree) -> None: ...
+
+
+def test_a_long_definition_used_often_is_written_once() -> None:
+    words = Literal[tuple(f"a rather long word {i}" for i in range(40))]  # type: ignore[valid-type]
+
+    @dataclasses.dataclass
+    class Big:
+        word: words  # type: ignore[valid-type]
+
+    def f(a: Any, b: Any, c: Any) -> None: ...
+
+    f.__annotations__ = {"a": Big, "b": Big, "c": Point}
+    schema = tool(f).spec.parameters
+    assert list(schema["$defs"]) == ["Big"]
+    assert schema["properties"]["a"] == schema["properties"]["b"] == {"$ref": "#/$defs/Big"}
+    assert schema["properties"]["c"]["type"] == "object"
+
+
+def test_parameters_named_like_schema_keywords_or_model_methods_survive() -> None:
+    @tool
+    def f(title: str, default: int, json: str, copy: bool, model_config: str, _hidden: int = 1) -> None: ...
+
+    assert list(properties(f)) == ["title", "default", "json", "copy", "model_config", "_hidden"]
+
+
+# ── docstrings ───────────────────────────────────────────────────────────────────────────────
+
+
+def google(a: int, b: str = "x", c: float = 1.0) -> None:
+    """Do it.
+
+    In two
+    lines.
+
+    Args:
+        a (int): The first.
+
+            With more.
+        b (str, optional): The second,
+            over two lines.
+
+        c: The third.
+
+    Returns:
+        Nothing.
+    """
+
+
+def numpy_style(a: int, b: str = "x", c: float = 1.0) -> None:
+    """Do it.
+
+    In two
+    lines.
+
+    Parameters
+    ----------
+    a : int
+        The first.
+
+        With more.
+    b : str, optional
+        The second,
+        over two lines.
+    c : float
+        The third.
+
+    Returns
+    -------
+    None
+        Nothing.
+    """
+
+
+def sphinx(a: int, b: str = "x", c: float = 1.0) -> None:
+    """Do it.
+
+    In two
+    lines.
+
+    :param a: The first.
+
+        With more.
+    :type a: int
+    :param str b: The second,
+        over two lines.
+
+    :param c: The third.
+    :returns: Nothing.
+    """
+
+
+@pytest.mark.parametrize("function", [google, numpy_style, sphinx], ids=["google", "numpy", "sphinx"])
+def test_every_description_of_a_docstring_is_found(function: Callable[..., None]) -> None:
+    made = tool(function)
+    assert made.spec.description.startswith("Do it.")
+    assert made.spec.description.split() == ["Do", "it.", "In", "two", "lines."]
+    said = [schema["description"] for schema in properties(made).values()]
+    assert said == ["The first. With more.", "The second, over two lines.", "The third."]
+
+
+def test_a_numpy_entry_for_two_names_describes_both() -> None:
+    def f(x: float, y: float) -> None:
+        """Go.
+
+        Parameters
+        ----------
+        x, y : float
+            A coordinate.
+        """
+
+    assert [schema["description"] for schema in properties(tool(f)).values()] == ["A coordinate."] * 2
+
+
+def test_no_docstring_is_fine() -> None:
+    def f(a: int) -> None: ...
+
+    assert tool(f).spec.description == ""
+    assert properties(tool(f)) == {"a": {"type": "integer"}}
+
+
+def test_a_description_in_the_annotation_wins_over_the_docstring() -> None:
+    def f(
+        a: Annotated[int, "said here"],
+        b: Annotated[int, Field(description="in the field")],
+        c: Annotated[int, typing_extensions.Doc("in a Doc")],
+    ) -> None:
+        """F.
+
+        Args:
+            a: lost
+            b: lost
+            c: lost
+        """
+
+    said = [schema["description"] for schema in properties(tool(f)).values()]
+    assert said == ["said here", "in the field", "in a Doc"]
+
+
+# ── kinds of functions ───────────────────────────────────────────────────────────────────────
+
+
+def test_options_of_the_decorator_override_name_and_description() -> None:
+    @tool(name="other", description="Something else.")
+    def f() -> None:
+        """Original."""
+
+    assert (f.name, f.spec.description) == ("other", "Something else.")
+    assert f.__doc__ == "Original."
+
+
+def test_a_decorated_function_can_still_be_called() -> None:
+    @tool
+    def double(x: int) -> int:
+        return 2 * x
+
+    assert double(4) == 8
+
+
+class Shelf:
+    """A toolkit."""
+
+    def __init__(self, books: list[str]) -> None:
+        self.books = books
+
+    @tool
+    def find(self, word: str) -> list[str]:
+        """Find books."""
+        return [book for book in self.books if word in book]
+
+    @tool(name="count_books")
+    async def count(self) -> int:
+        """Count them."""
+        return len(self.books)
+
+    @staticmethod
+    @tool
+    def shelf_size(kind: str) -> int:
+        """Size."""
+        return len(kind)
+
+    @tool
+    @classmethod
+    def kind(cls, loud: bool) -> str:
+        """Kind."""
+        return cls.__name__.upper() if loud else cls.__name__
+
+    def not_a_tool(self, odd) -> None: ...  # type: ignore[no-untyped-def]
+
+
+class Attic(Shelf):
+    @tool
+    def find(self, word: str, dusty: bool = True) -> list[str]:
+        """Find dusty books."""
+        return ["dust"]
+
+
+def test_a_toolkit_gives_its_methods_bound_in_the_order_of_definition() -> None:
+    made = collect([Shelf(["tall", "small"])])
+    assert [one.name for one in made] == ["find", "count_books", "shelf_size", "kind"]
+    assert "self" not in properties(made[0])
+    assert made[0](word="tall") == ["tall"]
+    assert made[2](kind="abc") == 3
+    assert made[3](loud=True) == "SHELF"
+
+
+def test_two_instances_of_a_toolkit_do_not_share_state() -> None:
+    first, second = Shelf(["a"]), Shelf(["b"])
+    assert first.find("") == ["a"] and second.find("") == ["b"]
+    assert first.find is not second.find and first.find.spec is second.find.spec
+
+
+def test_an_overridden_method_is_the_tool_of_the_subclass() -> None:
+    made = {one.name: one for one in collect([Attic([])])}
+    assert list(properties(made["find"])) == ["word", "dusty"]
+
+
+def test_a_method_without_its_object_is_refused() -> None:
+    with pytest.raises(SchemaError, match=r"'find'.*method without its object.*instance"):
+        collect([Shelf.find])
+
+
+def test_bound_methods_callables_and_partials_are_tools() -> None:
+    class Greeter:
+        """Ignored."""
+
+        def __init__(self, word: str) -> None:
+            self.word = word
+
+        def greet(self, name: str) -> str:
+            """Greet."""
+            return f"{self.word} {name}"
+
+        def __call__(self, name: str) -> str:
+            """Call."""
+            return self.greet(name)
+
+    def power(base: int, exponent: int, *, negate: bool = False) -> int:
+        """Raise.
+
+        Args:
+            base: the base
+        """
+        value: int = base**exponent
+        return -value if negate else value
+
+    greeter = Greeter("hi")
+    bound, called, square = collect(
+        [greeter.greet, tool(greeter, name="call"), functools.partial(power, exponent=2)]
+    )
+    assert (bound.name, bound.spec.description, bound(name="x")) == ("greet", "Greet.", "hi x")
+    assert (called.spec.description, called(name="y")) == ("Call.", "hi y")
+    assert square.name == "power" and list(properties(square)) == ["base", "negate"]
+    assert properties(square)["base"]["description"] == "the base"
+    assert square(base=3) == 9
+
+
+def test_keyword_only_and_positional_only_parameters_arrive() -> None:
+    @tool
+    def f(a: int, b: int = 5, /, *, c: int) -> tuple[int, int, int]:
+        return a, b, c
+
+    values = f.signature.read('{"c": 3, "a": 1}')
+    assert f(*f.signature.take_positional(values), **values) == (1, 5, 3)
+
+
+def test_the_run_context_is_injected_and_never_shown() -> None:
+    @tool
+    def f(a: int, context: RunContext[str]) -> None: ...
+
+    @tool
+    def g(plain: RunContext) -> None: ...  # type: ignore[type-arg]
+
+    assert list(properties(f)) == ["a"] and f.signature.context == "context"
+    assert properties(g) == {} and g.signature.context == "plain"
+
+
+def test_a_local_type_named_in_a_postponed_annotation_is_resolved() -> None:
+    @dataclasses.dataclass
+    class Local:
+        a: int
+
+    class Kit:
+        @dataclasses.dataclass
+        class Inner:
+            b: int
+
+        @tool
+        def f(self, local: Local, inner: Inner) -> None: ...
+
+    assert list(properties(Kit.f)["local"]["properties"]) == ["a"]
+    assert list(properties(Kit.f)["inner"]["properties"]) == ["b"]
+
+
+def test_a_type_whose_own_annotation_nobody_knows_is_an_error_that_names_it() -> None:
+    @dataclasses.dataclass
+    class Odd:
+        a: Nowhere  # type: ignore[name-defined]  # noqa: F821
+
+    def f(a: Odd) -> None: ...
+
+    with pytest.raises(SchemaError, match=r"'f' \(.*'Nowhere'.*Define or import"):
+        tool(f)
+
+
+def test_a_type_nobody_knows_is_an_error_that_names_it() -> None:
+    def f(a: Nowhere) -> None: ...  # type: ignore[name-defined]  # noqa: F821
+
+    with pytest.raises(
+        SchemaError, match=r"tool 'f' \(.*test_tool_schemas.py:\d+\).*'Nowhere'.*Define or import"
+    ):
+        tool(f)
+
+
+def test_a_set_of_tools_has_a_fixed_order() -> None:
+    def alpha() -> None: ...
+    def beta() -> None: ...
+    def gamma() -> None: ...
+
+    assert [one.name for one in collect({gamma, alpha, beta})] == ["alpha", "beta", "gamma"]
+    assert [one.name for one in collect([gamma, alpha, beta])] == ["gamma", "alpha", "beta"]
+
+
+# ── refusals ─────────────────────────────────────────────────────────────────────────────────
+
+
+def test_two_tools_of_one_name_are_refused_with_both_places() -> None:
+    def make() -> Callable[[], None]:
+        def same() -> None: ...
+
+        return same
+
+    def same() -> None: ...
+
+    with pytest.raises(SchemaError, match=r"'same'.*py:\d+ and .*py:\d+.*@tool\(name"):
+        collect([make(), same])
+
+
+def _untyped(a) -> None: ...  # type: ignore[no-untyped-def]
+def _star(*a: int) -> None: ...
+def _stars(**a: int) -> None: ...
+def _private(a: object, b: threading_lock) -> None: ...  # type: ignore[name-defined]  # noqa: F821
+def _handle(a: Callable[[], int]) -> None: ...
+def _int_keys(a: dict[Literal["x"], int]) -> None: ...
+def _two(a: RunContext[int], b: RunContext[int]) -> None: ...
+def _yields(a: int) -> typing.Iterator[int]:
+    yield a
+
+
+async def _ayields(a: int) -> typing.AsyncIterator[int]:
+    yield a
+
+
+def _field_default(a: int = Field(ge=1)) -> None: ...
+
+
+class _Plain: ...
+
+
+def _foreign(a: _Plain) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (_untyped, r"'a' of tool '_untyped' \(.*py:\d+\) has no type.*Any"),
+        (_star, r"'a'.*any number of arguments.*list or a dict"),
+        (_stars, r"'a'.*any number of arguments.*list or a dict"),
+        (_private, r"'threading_lock'"),
+        (_handle, r"'_handle'.*(type|Schema)"),
+        (_int_keys, r"'_int_keys'.*'propertyNames'.*str keys"),
+        (_two, r"'b'.*second RunContext"),
+        (_yields, r"'_yields'.*generator.*list"),
+        (_ayields, r"'_ayields'.*generator.*list"),
+        (_field_default, r"'a'.*Field as its default.*Annotated"),
+        (_foreign, r"'_foreign'.*_Plain.*dataclasses"),
+        (lambda: None, r"lambda.*name="),
+        (Shelf, r"is a class.*instance"),
+        ("text", r"no function"),
+        (3, r"no function"),
+    ],
+)
+def test_what_cannot_be_a_tool_is_refused_with_words_that_help(function: Any, words: str) -> None:
+    with pytest.raises(SchemaError, match=words):
+        collect([function])
+
+
+@pytest.mark.parametrize("name", ["", "two words", "1st", "dotted.name", "x" * 65, "é"])
+def test_a_name_no_model_could_write_is_refused(name: str) -> None:
+    with pytest.raises(SchemaError, match="cannot be a tool's name"):
+        tool(name=name)(google)
+
+
+@pytest.mark.parametrize("options", [{"timeout": 0}, {"timeout": -1.0}, {"max_result_chars": 0}])
+def test_a_bad_option_is_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=next(iter(options))):
+        tool(**options)(google)
+
+
+def test_applying_the_decorator_twice_is_refused() -> None:
+    with pytest.raises(ValueError, match="tool already"):
+        tool(tool(google))
