@@ -329,3 +329,26 @@ SMOLLM2 = CallFormat(
     between=", ",
     end="]</tool_call>",
 )
+
+MISTRAL = CallFormat(
+    name="mistral",
+    trigger="[TOOL_CALLS]",
+    begin="[TOOL_CALLS] [",
+    prefix='{"name": "',
+    middle='", "arguments": ',
+    suffix="}",
+    between=", ",
+    end="]",
+)
+
+LLAMA3_JSON = CallFormat(
+    name="llama3-json",
+    trigger='{"name": "',  # the call stands in the turn without any tag
+    begin='{"name": "',
+    prefix="",
+    middle='", "parameters": ',
+    suffix="}",
+    between="",
+    end="",
+    parallel=False,
+)
