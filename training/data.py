@@ -1,0 +1,145 @@
+"""Rows of training tokens: conversations and prose packed to a fixed length. A shard is a pure function of its seed.
+
+Stored ids are uint16 with two flag bits: TRAINED (the model learns to write it), IGNORED (it must not).
+"""
+
+from __future__ import annotations
+
+import gzip
+import multiprocessing
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from training.dialogues import Writer
+from training.kinds import Pools, Split
+from training.render import END_OF_TEXT, IGNORED, Renderer
+
+Ids = npt.NDArray[np.uint16]
+ID_MASK = IGNORED - 1
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """folder holds pools.json.gz, tokenizer.json and prose.npy. prose: share of tokens."""
+
+    folder: Path
+    seed: int = 1
+    length: int = 4096
+    rows: int = 256
+    prose: float = 0.15
+    split: Split = "train"
+    kinds: tuple[str, ...] = ()
+    """Only these kinds of conversation; all when empty."""
+
+
+class Packer:
+    """Makes shards [rows, length + 1]."""
+
+    def __init__(self, config: DataConfig) -> None:
+        from tokenizers import Tokenizer
+
+        self.config = config
+        self.renderer = Renderer(Tokenizer.from_file(str(config.folder / "tokenizer.json")))
+        self.writer = Writer(Pools(config.folder / "pools.json.gz"), config.split)
+        self.prose: Ids = (
+            np.load(config.folder / "prose.npy", mmap_mode="r") if config.prose else np.zeros(0, np.uint16)
+        )
+
+    def shard(self, index: int) -> Ids:
+        c = self.config
+        rng = random.Random(f"{c.seed}/{c.split}/{index}")
+        width = c.length + 1
+        out = np.full((c.rows, width), END_OF_TEXT | IGNORED, dtype=np.uint16)
+        n_prose = round(c.rows * c.prose)
+        for row in range(n_prose):
+            start = rng.randrange(len(self.prose) - width)
+            out[row] = self.prose[start : start + width]
+        open_rows = [(row, 0) for row in range(n_prose, c.rows)]
+        misses = 0
+        while misses < 40 and open_rows:
+            ids = self.conversation(rng)
+            # best of a few rows: the fullest in which it fits
+            fit = max(
+                ((used, i) for i, (row, used) in enumerate(open_rows[:24]) if used + len(ids) <= width),
+                default=None,
+            )
+            if fit is None:
+                misses += 1
+                if len(open_rows) > 24 and misses > 4:  # give the fullest row up
+                    fullest = max(range(24), key=lambda i: open_rows[i][1])
+                    del open_rows[fullest]
+                    misses = 0
+                continue
+            used, i = fit
+            row = open_rows[i][0]
+            out[row, used : used + len(ids)] = ids
+            open_rows[i] = (row, used + len(ids))
+        order = list(range(c.rows))
+        rng.shuffle(order)
+        return out[order]
+
+    def conversation(self, rng: random.Random) -> Ids:
+        while True:
+            c = self.writer.conversation(rng)
+            if not self.config.kinds or c.kind in self.config.kinds:
+                ids = self.renderer.training(c)
+                if len(ids) <= self.config.length:
+                    return ids
+
+
+_packer: Packer | None = None
+
+
+def _start(config: DataConfig) -> None:
+    global _packer
+    _packer = Packer(config)
+
+
+def _make(index: int) -> Ids:
+    assert _packer is not None
+    return _packer.shard(index)
+
+
+def shards(config: DataConfig, workers: int, first: int, count: int) -> Iterator[Ids]:
+    """Shards first .. first+count-1 in order, made by `workers` processes ahead of use (0: here)."""
+    if workers == 0:
+        packer = Packer(config)
+        yield from (packer.shard(i) for i in range(first, first + count))
+        return
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(workers, _start, (config,)) as pool:
+        yield from pool.imap(_make, range(first, first + count))
+
+
+def prose_ids(prose: Path, tokenizer: Any) -> Ids:
+    """All prose documents, joined by end of text."""
+    with gzip.open(prose, "rt") as file:
+        documents = file.read().split("\x00")
+    parts = []
+    for start in range(0, len(documents), 500):
+        for encoding in tokenizer.encode_batch(documents[start : start + 500], add_special_tokens=False):
+            parts.append(np.array([*encoding.ids, END_OF_TEXT], dtype=np.uint16))
+    return np.concatenate(parts)
+
+
+def main() -> None:
+    import argparse
+
+    from tokenizers import Tokenizer
+
+    parser = argparse.ArgumentParser(description="Write prose.npy.")
+    parser.add_argument("--folder", type=Path, required=True)
+    args = parser.parse_args()
+    ids = prose_ids(args.folder / "prose.txt.gz", Tokenizer.from_file(str(args.folder / "tokenizer.json")))
+    np.save(args.folder / "prose.npy", ids)
+    print(len(ids))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+"""Trains the byte-level BPE on a sample of what the model reads: conversations and prose. Knows no model.
+
+    python -m training.tokenizer --pools build/nano/pools.json.gz --prose build/nano/prose.txt.gz --out build/nano
+
+Digits are split one by one; the chat and tool tags are single special tokens with ids 0..8.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from training.dialogues import Writer
+from training.kinds import Pools
+from training.render import SPECIAL, text_parts
+
+VOCAB = 8192
+
+
+def sample(pools: Path, prose: Path | None, seed: int, conversations: int) -> Iterator[str]:
+    """Plain parts of conversations and prose documents."""
+    rng = random.Random(seed)
+    writer = Writer(Pools(pools), "train")
+    for _ in range(conversations):
+        c = writer.conversation(rng)
+        for part in text_parts(c.tools, c.messages):
+            if not part.special:
+                yield part.text
+    if prose:
+        with gzip.open(prose, "rt") as file:
+            documents = file.read().split("\x00")
+        yield from documents[: len(documents) // 3]
+
+
+def train(texts: Iterator[str], vocab: int = VOCAB) -> Any:
+    """A tokenizers.Tokenizer."""
+    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+
+    tokenizer = Tokenizer(models.BPE())
+    # words with one leading space, single digits, runs of signs, runs of white space; JSON signs stay apart from
+    # words, so that a call's fixed text is made of whole tokens
+    pattern = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+|\s*[\r\n]+|\s+(?!\S)|\s+"
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(pattern), behavior="isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab,
+        special_tokens=list(SPECIAL),
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        max_token_length=16,
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    return tokenizer
+
+
+def config(template: str, context: int) -> dict[str, Any]:
+    """tokenizer_config.json."""
+    return {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "bos_token": None,
+        "eos_token": "<|im_end|>",
+        "pad_token": "<|endoftext|>",
+        "add_bos_token": False,
+        "clean_up_tokenization_spaces": False,
+        "model_max_length": context,
+        "chat_template": template,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pools", type=Path, required=True)
+    parser.add_argument("--prose", type=Path)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--seed", type=int, default=11)
+    parser.add_argument("--conversations", type=int, default=30000)
+    args = parser.parse_args()
+    tokenizer = train(sample(args.pools, args.prose, args.seed, args.conversations))
+    tokenizer.save(str(args.out / "tokenizer.json"))
+    print(json.dumps({"vocab": tokenizer.get_vocab_size()}))
+
+
+if __name__ == "__main__":
+    main()
