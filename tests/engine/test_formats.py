@@ -291,7 +291,8 @@ def test_published_tensors_are_read_with_either_head(
 ) -> None:
     config = {
         **FIRST, "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 8,
-        "num_key_value_heads": 8, "intermediate_size": 16, "vocab_size": 40, "sliding_window_n_layers": 2, "lm_head_type": head,
+        "num_key_value_heads": 8, "intermediate_size": 16, "vocab_size": 40, "sliding_window_n_layers": 2,
+        "lm_head_type": head,
     }  # fmt: skip
     wanted = spec(config)
     tensors = random_tensors(wanted, int(rng.integers(2**31)), torch.bfloat16)
