@@ -111,8 +111,15 @@ def test_masks_equal_the_oracles_wherever_there_is_a_choice(rng: np.random.Gener
             if run:
                 assert run[0] == token, (schema, text, at)
             else:
-                mine, yours = bits(ours.mask().tobytes()), bits(other.compute_bitmask())
+                seen["choices"] += 1
+                left, right = ours.mask().tobytes(), other.compute_bitmask()
+                same = left == right
+                mine, yours = (set[int](), set[int]()) if same else (bits(left), bits(right))
+                # Where the next bytes are certain, llguidance leaves only the longest token of them.
+                narrowed = bool(other.compute_ff_bytes())
                 for extra, is_ours in ((mine - yours, True), (yours - mine, False)):
+                    if is_ours and narrowed:
+                        continue
                     for i in extra:
                         piece = vocabulary.tokens[i]
                         excuse = next(
