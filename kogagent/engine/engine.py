@@ -57,6 +57,10 @@ class EngineCore:
         """Closed by its owner or by a device error."""
         return self._worker.closed
 
+    def check_open(self) -> None:
+        """Raise EngineClosedError when closed, saying by what."""
+        self._worker.check_open()
+
     def session(self, context: int | None = None) -> Session:
         """A new conversation with room for `context` ids, by default all of the model's context.
 
