@@ -1,0 +1,8 @@
+"""Where everything meets: the public engine in text, and the loop's model made of it."""
+
+from kogagent.local.engine import Engine
+from kogagent.local.model import LocalModel, ModelTurn
+from kogagent.local.stream import Choices, Regex, TextSession, TokenStream
+from kogagent.local.tokens import Token
+
+__all__ = ["Choices", "Engine", "LocalModel", "ModelTurn", "Regex", "TextSession", "Token", "TokenStream"]

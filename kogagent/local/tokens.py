@@ -51,7 +51,12 @@ class TokenText:
         self._stops = stops
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._held: deque[Token] = deque()
-        self.stopped = False
+        self.found: str | None = None
+
+    @property
+    def stopped(self) -> bool:
+        """Whether a stop string has been found; `found` is which."""
+        return self.found is not None
 
     def feed(self, id: int, logprob: float, forced: bool) -> list[Token]:
         """Take one id; return the tokens whose text is settled by it. After `stopped`, nothing more comes."""
@@ -73,10 +78,10 @@ class TokenText:
 
     def _settled(self, final: bool) -> list[Token]:
         text = "".join(token.text for token in self._held)
-        found = [at for at in (text.find(stop) for stop in self._stops) if at >= 0]
+        found = [(at, stop) for at, stop in ((text.find(stop), stop) for stop in self._stops) if at >= 0]
         if found:
-            self.stopped = True
-            return self._cut(min(found))
+            at, self.found = min(found)
+            return self._cut(at)
         safe = len(text) if final else len(text) - self._maybe_stop(text)
         incomplete = not final and bool(self._decoder.getstate()[0])
         out: list[Token] = []

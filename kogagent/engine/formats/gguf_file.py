@@ -111,7 +111,7 @@ def _layout(values: Mapping[str, Any], tensors: Mapping[str, GgufTensor], where:
     keys.only("expert_count", 0)
     keys.only("expert_used_count", 0)
     keys.only("attention.causal", True)
-    theta = keys.number("rope.freq_base", 10000.0)
+    theta = _decimal(keys.number("rope.freq_base", 10000.0))
     spec = ModelSpec(
         name=str(values.get("general.name", "")),
         vocab_size=tensors["token_embd.weight"].shape[0],
@@ -123,7 +123,7 @@ def _layout(values: Mapping[str, Any], tensors: Mapping[str, GgufTensor], where:
         ffn_dim=keys.integer("feed_forward_length"),
         context=keys.integer("context_length"),
         windows=(keys.integer("attention.sliding_window", 0),) * layers,
-        norm_eps=keys.number("attention.layer_norm_rms_epsilon"),
+        norm_eps=_decimal(keys.number("attention.layer_norm_rms_epsilon")),
         rope_theta=theta,
         rope_scaling=_rope_scaling(tensors, theta, head_dim, where),
         qkv_bias=arch == "qwen2",
@@ -178,6 +178,11 @@ def _rope_scaling(
     if any(abs(a / d - 1) > 1e-3 for a, d in zip(again, divisors, strict=True)):
         raise failure
     return scaling
+
+
+def _decimal(value: float) -> float:
+    """The number that was meant: the shortest decimal that FP32, the file's type, rounds to the one stored."""
+    return float(str(np.float32(value)))
 
 
 def _tidy(value: float) -> float:

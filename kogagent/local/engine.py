@@ -1,0 +1,166 @@
+"""The public engine: a model by name, text in, tokens out. Joins engine core, tokenizer and chat."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+
+from kogagent.chat import Chat
+from kogagent.engine.engine import EngineCore
+from kogagent.engine.sampling import SamplingParams
+from kogagent.errors import ConfigError, InputError
+from kogagent.local.model import LocalModel, ModelOptions
+from kogagent.local.names import find_model
+from kogagent.local.stream import Grammar, TextSession, TokenStream, compiled, encode_prompt, usage_of
+from kogagent.spec import ModelSpec
+from kogagent.tokenizer import Tokenizer
+from kogagent.types import Message, Usage
+
+
+class Engine:
+    """A loaded model, ready to stream. Close it, or use it as a context manager.
+
+    One thread owns the device; any number of streams, sessions and agents share it, each used by one task at
+    a time. It stays usable after every error but a DeviceError; then a new one can be loaded.
+    """
+
+    def __init__(self, core: EngineCore, tokenizer: Tokenizer) -> None:
+        self._core, self._tokenizer = core, tokenizer
+
+    @cached_property
+    def chat(self) -> Chat:
+        """How this model writes conversations. Raises ConfigError when it has no chat template."""
+        return Chat(self._tokenizer)
+
+    @classmethod
+    def load(cls, name_or_path: str | Path, *, device: str = "auto", dtype: str = "auto") -> Engine:
+        """Load a model: a known name, a checkpoint directory, or a .gguf file. Blocks until it is ready.
+
+        device: "auto", "cuda", "cpu" or "reference". dtype: "auto", or what that device takes. Raises
+        InputError that lists the known names, ConfigError naming what is wrong with the files,
+        MissingExtraError for a package that is not installed.
+        """
+        from kogagent.engine.backends import open_backend, resolve
+        from kogagent.engine.weights import load_checkpoint
+
+        path = find_model(name_or_path)
+        resolve(device)  # before the files are read
+        tokenizer = Tokenizer.load(path)
+        checkpoint = load_checkpoint(path)
+        width, words = checkpoint.spec.vocab_size, len(tokenizer.vocabulary)
+        if words > width:
+            raise ConfigError(f"{path}: the tokenizer has {words} tokens, the model only {width}: no pair")
+        return cls(EngineCore(lambda: open_backend(device, checkpoint, dtype)), tokenizer)
+
+    @property
+    def spec(self) -> ModelSpec:
+        """The model's shape."""
+        return self._core.spec
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        return self._tokenizer
+
+    @property
+    def backend_name(self) -> str:
+        """ "cuda", "cpu" or "reference"."""
+        return self._core.backend_name
+
+    @property
+    def usage(self) -> Usage:
+        """Summed over everything that has ended on this engine."""
+        return usage_of(self._core.counters)
+
+    @property
+    def closed(self) -> bool:
+        return self._core.closed
+
+    def stream(
+        self,
+        prompt: str | Sequence[Message],
+        *,
+        sampling: SamplingParams | None = None,
+        stop: str | Sequence[str] = (),
+        grammar: Grammar | None = None,
+        max_tokens: int | None = None,
+    ) -> TokenStream:
+        """Generate. A string is continued as it is; messages go through the model's chat template.
+
+        sampling: greedy by default. stop: strings that end the text, cut off exactly. grammar: a JSON Schema,
+        Regex, Choices, or a compiled grammar the text must follow. max_tokens: None for all that fit.
+        Everything is checked here: InputError, SchemaError, or ContextError with both numbers.
+        """
+        if isinstance(prompt, str):
+            ids = encode_prompt(self._tokenizer, prompt, first=True)
+        else:
+            ids = self.chat.render(_messages(prompt))
+        if not ids:
+            raise InputError("the prompt is empty: pass some text, or at least one message")
+        session = self._core.session()
+        session.append(ids)
+        return TokenStream(
+            session,
+            self._tokenizer.vocabulary,
+            sampling=sampling,
+            stop=stop,
+            grammar=compiled(grammar, self._tokenizer.vocabulary),
+            max_tokens=max_tokens,
+            owns_session=True,
+        )
+
+    def session(self, context: int | None = None) -> TextSession:
+        """A conversation to append to, stream from, rewind and fork; room for `context` tokens."""
+        return TextSession(self._core.session(context), self._tokenizer)
+
+    def model(
+        self,
+        *,
+        sampling: SamplingParams | None = None,
+        constrained: bool = True,
+        forced_runs: bool = True,
+        reuse: bool = True,
+    ) -> LocalModel:
+        """A model for one conversation of an agent; close it, or leave that to the run.
+
+        constrained, forced_runs, reuse: off to measure what grammar, forced tokens and the cache are worth.
+        """
+        params = sampling if sampling is not None else SamplingParams()
+        options = ModelOptions(params, constrained, forced_runs, reuse)
+        self._core.check_open()
+        return LocalModel(self._core, self._tokenizer, self.chat, options)
+
+    def as_model(self) -> LocalModel:
+        """What `Agent(engine)` runs on: `model()` with its defaults, greedy."""
+        return self.model()
+
+    def close(self) -> None:
+        """Stop what runs at its next token border and give the device back. Idempotent."""
+        self._core.close()
+
+    async def aclose(self) -> None:
+        """`close` without blocking the event loop."""
+        await self._core.aclose()
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Engine:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+def _messages(prompt: Iterable[Message]) -> list[Message]:
+    if isinstance(prompt, bytes) or not isinstance(prompt, Iterable):
+        raise InputError(f"prompt={prompt!r}: must be a str or a list of messages")
+    return list(prompt)

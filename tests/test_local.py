@@ -1,0 +1,256 @@
+"""The public engine on a tiny model on disk: streams, sessions, grammars, what bad input says."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kogagent.engine.sampling import SamplingParams
+from kogagent.errors import ConfigError, ContextError, EngineClosedError, InputError, SchemaError
+from kogagent.local import Choices, Engine, Regex, Token, TokenStream
+from kogagent.local.names import find_model, known_models
+from kogagent.testing.tiny import TINY_CHAT, write_tiny_model
+
+WARM = SamplingParams(temperature=1.0, seed=5)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_model(tmp_path_factory.mktemp("tiny"))
+
+
+@pytest.fixture(scope="module")
+def engine(model: Path) -> Iterator[Engine]:
+    with Engine.load(model, device="cpu", dtype="float32") as engine:
+        yield engine
+
+
+async def tokens_of(stream: TokenStream) -> list[Token]:
+    return [token async for token in stream]
+
+
+async def idle(engine: Engine) -> bool:
+    """Whether nothing but this question is left on the engine's thread."""
+    jobs = engine._core._worker._queue.jobs
+    return await engine._core._worker.call(lambda: len(jobs)) == 1
+
+
+async def test_a_stream_gives_tokens_whose_bytes_and_text_agree(engine: Engine) -> None:
+    stream = engine.stream("Once upon a time", sampling=WARM, max_tokens=80)
+    tokens = await tokens_of(stream)
+    raw = b"".join(token.bytes for token in tokens)
+    assert "".join(token.text for token in tokens) == raw.decode(errors="replace")
+    assert all(token.logprob < 0 and not token.forced for token in tokens)
+    assert stream.reason in ("length", "stop")
+    assert stream.usage.completion_tokens == len(tokens)
+    assert stream.usage.prompt_tokens == len("Once upon a time")
+    assert stream.timings.wall_s > 0
+
+
+async def test_ids_the_tokenizer_does_not_have_never_come(engine: Engine) -> None:
+    hot = SamplingParams(temperature=50.0, seed=1)
+    tokens = await tokens_of(engine.stream("x", sampling=hot, max_tokens=600))
+    assert max(token.id for token in tokens) < len(engine.tokenizer.vocabulary) < engine.spec.vocab_size
+
+
+async def test_the_same_seed_gives_the_same_tokens_and_another_seed_others(engine: Engine) -> None:
+    async def run(seed: int) -> list[int]:
+        params = SamplingParams(temperature=1.0, seed=seed)
+        return [t.id for t in await tokens_of(engine.stream("hello", sampling=params, max_tokens=30))]
+
+    assert await run(3) == await run(3)
+    assert await run(3) != await run(4)
+
+
+async def test_a_stop_string_cuts_the_text_exactly_and_the_session_keeps_its_tokens(engine: Engine) -> None:
+    text = await engine.stream("abc", sampling=WARM, max_tokens=60).text()
+    stop = text[20:23]
+    expected = text[: text.index(stop)]
+    async with engine.session() as session:
+        session.append("abc")
+        stream = session.stream(sampling=WARM, stop=[stop, "never there"], max_tokens=60)
+        assert await stream.text() == expected
+        assert stream.reason == "stop_text"
+        assert session.text == "abc" + expected + stop
+        # What follows is what would have followed.
+        rest = await session.stream(sampling=WARM, max_tokens=60).text()
+    assert (expected + stop + rest).startswith(text)
+
+
+async def test_leaving_after_any_token_keeps_exactly_the_tokens_taken(engine: Engine) -> None:
+    whole = [t.id for t in await tokens_of(engine.stream("abc", sampling=WARM, max_tokens=12))]
+    for count in range(1, 12):
+        async with engine.session() as session:
+            session.append("abc")
+            async with session.stream(sampling=WARM, max_tokens=12) as stream:
+                for _ in range(count):
+                    await anext(stream)
+            assert session.ids[3:] == tuple(whole[:count])
+            rest = await tokens_of(session.stream(sampling=WARM, max_tokens=12 - count))
+            assert [t.id for t in rest] == whole[count:]
+
+
+async def test_breaking_after_one_token_a_hundred_times_leaves_an_idle_engine(engine: Engine) -> None:
+    first = None
+    for _ in range(100):
+        async with engine.stream("abc", sampling=WARM) as stream:
+            async for token in stream:
+                first = first or token
+                assert token == first
+                break
+        assert stream.reason == "cancelled"
+        assert await idle(engine)
+
+
+async def test_a_stream_dropped_without_closing_warns_and_stops(engine: Engine) -> None:
+    with pytest.warns(ResourceWarning, match="async with"):
+        async for _ in engine.stream("abc", sampling=WARM):
+            break
+        gc.collect()
+    while not await idle(engine):  # at most the step it was in
+        pass
+
+
+async def test_cancelling_a_reader_is_raised_and_leaves_an_idle_engine(engine: Engine) -> None:
+    for turns in range(12):
+        task = asyncio.ensure_future(tokens_of(engine.stream("abc", sampling=WARM)))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert await idle(engine)
+
+
+async def test_many_streams_at_once_give_what_each_gives_alone(engine: Engine) -> None:
+    prompts = ["a", "bb", "ccc", "dddd"]
+    alone = [await engine.stream(p, sampling=WARM, max_tokens=20).text() for p in prompts]
+    together = await asyncio.gather(*(engine.stream(p, sampling=WARM, max_tokens=20).text() for p in prompts))
+    assert list(together) == alone
+
+
+async def test_a_session_goes_on_where_it_was_and_computes_only_what_is_new(engine: Engine) -> None:
+    async with engine.session() as session:
+        session.append("The quick brown fox")
+        await session.stream(sampling=WARM, max_tokens=10).text()
+        before = len(session)
+        session.append(" jumps")
+        stream = session.stream(sampling=WARM, max_tokens=3)
+        await stream.text()
+        assert stream.usage.reused_tokens == before - 1
+        assert stream.usage.prefilled_tokens == len(" jumps") + 1
+        fork = await session.fork()
+        session.rewind(3)
+        assert session.text == "The"
+        assert len(fork) > 3
+        assert session.usage.completion_tokens >= 12
+        await fork.aclose()
+
+
+async def test_a_schema_is_followed_and_what_it_leaves_no_choice_about_is_forced(engine: Engine) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"city": {"enum": ["Oslo", "Rome"]}, "warm": {"type": "boolean"}},
+        "required": ["city", "warm"],
+        "additionalProperties": False,
+    }
+    stream = engine.stream("Answer: ", sampling=WARM, grammar=schema)
+    tokens = await tokens_of(stream)
+    value = json.loads("".join(token.text for token in tokens))
+    assert value["city"] in ("Oslo", "Rome") and isinstance(value["warm"], bool)
+    assert stream.reason == "stop"
+    assert stream.usage.forced_tokens == sum(token.forced for token in tokens) > 20
+    assert stream.usage.steps == stream.usage.sampled_tokens
+    assert all(token.logprob == 0.0 for token in tokens if token.forced)
+
+
+async def test_patterns_and_choices_are_followed(engine: Engine) -> None:
+    for seed in range(5):
+        params = SamplingParams(temperature=2.0, seed=seed)
+        assert await engine.stream("x", sampling=params, grammar=Choices(["yes", "no"])).text() in (
+            "yes",
+            "no",
+        )
+        text = await engine.stream("x", sampling=params, grammar=Regex("[a-f]{2,6}-[0-9]{3}")).text()
+        word, number = text.split("-")
+        assert set(word) <= set("abcdef") and 2 <= len(word) <= 6 and len(number) == 3
+
+
+async def test_a_compiled_grammar_is_taken_as_it_is(engine: Engine) -> None:
+    from kogagent.engine.grammar import compile_choices
+
+    grammar = compile_choices(["maybe"], engine.tokenizer.vocabulary)
+    assert await engine.stream("x", grammar=grammar).text() == "maybe"
+
+
+async def test_bad_input_names_the_thing_and_the_engine_stays_usable(engine: Engine) -> None:
+    with pytest.raises(ContextError, match="3000 tokens, the context holds 2048"):
+        engine.stream("x" * 3000)
+    with pytest.raises(InputError, match="the prompt is empty"):
+        engine.stream("")
+    with pytest.raises(InputError, match="lone surrogate"):
+        engine.stream("a\ud800b")
+    with pytest.raises(InputError, match="must be a str, not bytes"):
+        engine.stream(b"abc")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="stop=''"):
+        engine.stream("a", stop="")
+    with pytest.raises(InputError, match="max_tokens=0"):
+        engine.stream("a", max_tokens=0)
+    with pytest.raises(SchemaError, match="frob"):
+        engine.stream("a", grammar={"type": "frob"})
+    with pytest.raises(SchemaError, match="pattern"):
+        engine.stream("a", grammar=Regex("(["))
+    with pytest.raises(InputError, match="grammar=7"):
+        engine.stream("a", grammar=7)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"seed=-1"):
+        engine.stream("a", sampling=SamplingParams(seed=-1))
+    with pytest.raises(InputError, match="context=99999"):
+        engine.session(99999)
+    assert await engine.stream("a", max_tokens=2).text() is not None
+    assert await idle(engine)
+
+
+async def test_a_closed_engine_says_so(model: Path) -> None:
+    async with Engine.load(model, device="reference") as engine:
+        assert engine.backend_name == "reference"
+        assert len(await tokens_of(engine.stream("ab", sampling=WARM, max_tokens=3))) <= 3
+    assert engine.closed
+    with pytest.raises(EngineClosedError, match="the engine is closed"):
+        engine.stream("ab")
+    engine.close()
+
+
+async def test_backends_agree_on_what_is_drawn(model: Path, engine: Engine) -> None:
+    async with Engine.load(model, device="reference") as reference:
+        expected = await tokens_of(reference.stream("hello", sampling=WARM, max_tokens=25))
+    got = await tokens_of(engine.stream("hello", sampling=WARM, max_tokens=25))
+    assert [t.id for t in got] == [t.id for t in expected]
+    assert np.allclose([t.logprob for t in got], [t.logprob for t in expected], atol=1e-3)
+
+
+def test_models_are_found_by_name_or_path_and_the_rest_is_refused_with_what_is_known(model: Path) -> None:
+    assert find_model(model) == model
+    assert set(known_models()) == {"laneformer-nano", "smollm2-135m"}
+    with pytest.raises(InputError, match=r"no model 'gpt-9'.*'laneformer-nano', 'smollm2-135m'"):
+        find_model("gpt-9")
+    with pytest.raises(InputError, match="device='tpu'"):
+        Engine.load(model, device="tpu")
+    with pytest.raises(InputError, match="dtype='int3'"):
+        Engine.load(model, device="cpu", dtype="int3")
+
+
+def test_a_tokenizer_wider_than_its_model_is_refused(tmp_path: Path) -> None:
+    small = write_tiny_model(tmp_path / "m", spec=replace(TINY_CHAT, vocab_size=261))
+    config = json.loads((small / "tokenizer.json").read_text())
+    extra = dict(config["added_tokens"][-1], id=261, content="<|extra|>")
+    config["added_tokens"].append(extra)
+    (small / "tokenizer.json").write_text(json.dumps(config))
+    with pytest.raises(ConfigError, match="the tokenizer has 262 tokens, the model only 261"):
+        Engine.load(small, device="cpu")
