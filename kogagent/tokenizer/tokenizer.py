@@ -16,7 +16,7 @@ import json
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from kogagent.errors import ConfigError, InputError
 from kogagent.spec import Vocabulary
@@ -27,6 +27,9 @@ from kogagent.tokenizer.source import Source
 
 _UNICODE_FORMS = ("NFC", "NFD", "NFKC", "NFKD")
 _NORMALIZERS = ("Prepend", "Replace", *_UNICODE_FORMS)
+
+After: TypeAlias = Literal["nothing", "special", "text"]
+"""What a text to encode follows."""
 
 _Edit = Callable[[dict[str, Any]], dict[str, Any] | None]
 
@@ -87,16 +90,18 @@ class Tokenizer:
         so their bytes are exactly the text's."""
         return self._run(self._continuing, text)
 
-    def encode_markup(
-        self, text: str, *, after: Literal["nothing", "special", "text"] = "nothing"
-    ) -> list[int]:
+    def encode_markup(self, text: str, *, after: After = "nothing") -> list[int]:
         """Ids of a text in which names of special tokens are these tokens. For templates only.
 
         after: what the text follows.
         """
+        return self.encode_pieces(self.control_names.split(check_text(text)), after=after)
+
+    def encode_pieces(self, pieces: Sequence[str], *, after: After = "nothing") -> list[int]:
+        """Ids of plain text and names of special tokens in turn, plain text first, as `control_names.split`
+        gives them. A name inside plain text stays text."""
         first = {"nothing": self._first, "special": self._inside, "text": self._continuing}[after]
         ids: list[int] = []
-        pieces = self.control_names.split(check_text(text))
         last = len(pieces) - 1
         for i, piece in enumerate(pieces):
             if i % 2:

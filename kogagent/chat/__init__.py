@@ -1,0 +1,7 @@
+"""Conversations to ids by a chat template, ids of a turn to events. Knows no model and no device."""
+
+from kogagent.chat.chat import Chat
+from kogagent.chat.formats import pick_call_format
+from kogagent.chat.parser import TurnParser
+
+__all__ = ["Chat", "TurnParser", "pick_call_format"]

@@ -1,0 +1,239 @@
+"""A model's conversation as token ids: rendered whole, or only what comes after ids that are already there.
+
+Knows a tokenizer and a template; no engine, no session.
+
+Rendering whole costs time in proportion to the history, so a running conversation is not rendered again:
+its ids are the prompt, what the model generated, and then `follow`, which needs the last turn and the new
+messages alone. It renders a stand-in conversation of two messages before the new ones and cuts out what
+stands behind the assistant's words. That is right only for a template whose later text depends on nothing
+earlier; whether this holds is probed once for each shape of conversation (with or without system message,
+tools, calls) by rendering conversations of growing length and comparing. For the others `follow` says None.
+"""
+
+from __future__ import annotations
+
+import datetime
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from kogagent.chat.formats import native_format, written_format
+from kogagent.chat.guard import Guard, text_of
+from kogagent.chat.inputs import Input, native_inputs, tool_inputs, written_inputs
+from kogagent.chat.parser import TurnParser
+from kogagent.chat.template import ChatTemplate
+from kogagent.errors import ConfigError, InputError
+from kogagent.spec import CallFormat
+from kogagent.tokenizer import Tokenizer
+from kogagent.types import (
+    AssistantMessage,
+    Message,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+    ToolResult,
+    ToolSpec,
+    UserMessage,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """What decides how a template goes on."""
+
+    system: bool
+    tools: bool
+    calls: bool
+
+
+class Chat:
+    """Renders conversations for one model. Immutable but for a cache; safe to share.
+
+    template: Jinja source, by default the tokenizer's own. format: how calls are written, by default what the
+    template shows. today: the date for templates that ask for one (None: the fixed date they were made with).
+    Raises ConfigError where there is no template or it does not compile.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        *,
+        template: str | None = None,
+        format: CallFormat | None = None,
+        today: datetime.date | None = None,
+    ) -> None:
+        plain, with_tools = template or tokenizer.chat_template, template or tokenizer.tool_template
+        if plain is None or with_tools is None:
+            raise ConfigError(
+                f"{tokenizer.name}: no chat template, so messages cannot be written for this model. "
+                "Pass one as template=…, or stream from a plain string."
+            )
+        self._tokenizer = tokenizer
+        self._guard = Guard(tokenizer.control_names)
+        names = tokenizer.special_names
+        self._plain = ChatTemplate(plain, names, today=today, where=tokenizer.name)
+        self._with_tools = self._plain
+        if with_tools != plain:
+            self._with_tools = ChatTemplate(with_tools, names, today=today, where=tokenizer.name)
+        native = native_format(self._with_tools, self._guard)
+        self.native_tools = native is not None and format in (None, native)
+        """Whether the template itself writes tools; else they are written into its messages."""
+        self.format: CallFormat = format or native or written_format(with_tools)
+        """How this model writes calls."""
+        self._closings: dict[_Shape, str | None] = {}
+        token = secrets.token_hex(8)  # not to be guessed: it marks places in a rendered text
+        self._words, self._call_words = f"words{token}", f'{{"probe": "call{token}"}}'
+        self._call_mark = f"call{token}"
+
+    # ── whole conversations ──
+
+    def render(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[ToolSpec] = (),
+        *,
+        add_generation_prompt: bool = True,
+    ) -> list[int]:
+        """Ids of a conversation; names of special tokens in its texts stay text.
+
+        Raises InputError: no messages, text that is no valid Unicode, a conversation the template refuses.
+        """
+        text = self._text(messages, tools, add_generation_prompt)
+        return self._tokenizer.encode_pieces(self._guard.split(text))
+
+    def render_text(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[ToolSpec] = (),
+        *,
+        add_generation_prompt: bool = True,
+    ) -> str:
+        """The text that `render` encodes, for reading: names in messages look like the template's own."""
+        return text_of(self._guard.split(self._text(messages, tools, add_generation_prompt)))
+
+    def _text(self, messages: Sequence[Message], tools: Sequence[ToolSpec], prompt: bool) -> str:
+        if not messages:
+            raise InputError("the list of messages is empty. Pass at least one message.")
+        template = self._with_tools if tools else self._plain
+        inputs: list[Input]
+        if self.native_tools:
+            inputs = native_inputs(messages, self._guard)
+            return template.render(inputs, tool_inputs(tools, self._guard), prompt)
+        inputs = written_inputs(messages, tools, self.format, self._guard)
+        return template.render(inputs, (), prompt)
+
+    # ── going on ──
+
+    def follow(
+        self,
+        messages: Sequence[Message],
+        start: int,
+        turn: Sequence[int],
+        tools: Sequence[ToolSpec] = (),
+    ) -> list[int] | None:
+        """Ids that come after the prompt which led to a generated turn: the turn, its end, the new messages
+        and the opening of the next turn. None where only `render` can tell.
+
+        messages: the whole conversation; messages[start - 1] is the AssistantMessage made of `turn`, the ids
+        the model generated, messages[start:] are new. An end id that the turn ended in is replaced by the one
+        the template writes. The cost does not depend on the messages before `start`.
+        """
+        if not 0 < start <= len(messages) or not isinstance(messages[start - 1], AssistantMessage):
+            raise InputError(f"start={start!r}: the message before it must be the assistant's generated turn")
+        generated = messages[start - 1]
+        assert isinstance(generated, AssistantMessage)
+        new = messages[start:]
+        if not new:
+            return None
+        system = messages[0] if isinstance(messages[0], SystemMessage) else None
+        shape = _Shape(system is not None, bool(tools), bool(generated.calls))
+        if shape not in self._closings:
+            self._closings[shape] = self._probe(shape)
+        closing = self._closings[shape]
+        if closing is None:
+            return None
+        before: list[Message] = [UserMessage("…"), self._stand_in(generated)]
+        if system is not None:
+            before.insert(0, system)
+        try:
+            text = self._text([*before, *new], _STAND_IN_TOOLS if tools else (), True)
+        except InputError:
+            return None  # `render` says what is wrong with the conversation itself
+        tail = self._after_mark(text, shape.calls)
+        if tail is None or not tail.startswith(closing):
+            return None
+        kept = list(turn)
+        while kept and kept[-1] in self._tokenizer.end_ids:
+            kept.pop()
+        pieces = self._guard.split(tail[len(closing) :])
+        return kept + self._tokenizer.encode_pieces(pieces, after="text")
+
+    def _stand_in(self, message: AssistantMessage) -> AssistantMessage:
+        """The same ids and names of calls, and words by which the end of the message is found."""
+        if not message.calls:
+            return AssistantMessage(text=self._words)
+        calls = tuple(replace(call, arguments=self._call_words, complete=True) for call in message.calls)
+        return AssistantMessage(calls=calls)
+
+    def _after_mark(self, text: str, calls: bool) -> str | None:
+        mark = self._call_mark if calls else self._words
+        at = text.rfind(mark)
+        return None if at < 0 else text[at + len(mark) :]
+
+    def _probe(self, shape: _Shape) -> str | None:
+        """What a template writes between an assistant's last words and the end token, where it is stable."""
+        told, asked, tools = "told by probe", "asked by probe", _STAND_IN_TOOLS if shape.tools else ()
+        call = ToolCall("call_0001", "probe_tool", "")
+        turn = self._stand_in(AssistantMessage(calls=(call,) if shape.calls else ()))
+
+        def reply(text: str) -> Message:
+            return ToolMessage(ToolResult(call.id, call.name, text)) if shape.calls else UserMessage(text)
+
+        base: list[Message] = [UserMessage(asked)]
+        if shape.system:
+            base.insert(0, SystemMessage(told))
+        first, second = reply("first reply of probe"), reply("second reply of probe")
+        try:
+            prompt = self._text(base, tools, True)
+            ended = self._text([*base, turn], tools, False)
+            one = self._text([*base, turn, first], tools, True)
+            two = self._text([*base, turn, first, turn, second], tools, True)
+        except InputError:
+            return None
+        tail, last, closing = (self._after_mark(text, shape.calls) for text in (one, two, ended))
+        if tail is None or last is None or closing is None:
+            return None
+        if not one.startswith(prompt) or not two.startswith(one):
+            return None
+        if last != tail.replace("first reply of probe", "second reply of probe"):
+            return None
+        if any(words in tail for words in (told, asked, _STAND_IN_TOOLS[0].description)):
+            return None
+        return self._up_to_end(closing, tail, shape.calls)
+
+    def _up_to_end(self, closing: str, tail: str, calls: bool) -> str | None:
+        pieces = self._guard.split(closing)
+        specials = self._tokenizer.special_tokens
+        for i in range(1, len(pieces), 2):
+            if specials[pieces[i]] in self._tokenizer.end_ids:
+                before = text_of(pieces[:i])
+                return before if tail.startswith(before + pieces[i]) else None
+        # A model without an end token stops by text; after its words anything may follow, after its calls
+        # nobody knows what it has already written.
+        return None if calls else ""
+
+    # ── turns ──
+
+    def parser(self, first_call: int = 1, *, calls: bool = True) -> TurnParser:
+        """A parser of one generated turn. first_call numbers its calls; calls=False reads text alone."""
+        return TurnParser(
+            self.format if calls else None,
+            self._tokenizer.vocabulary,
+            first_call=first_call,
+            strip_space=self._tokenizer.strips_space,
+        )
+
+
+_STAND_IN_TOOLS = (
+    ToolSpec("probe_tool", "stands in for the tools", {"type": "object", "properties": {}}),
+)  # fmt: skip

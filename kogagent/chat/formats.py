@@ -1,0 +1,71 @@
+"""Which call format a template's model writes. Knows formats as data and probes templates; no tokens.
+
+The template is asked, not guessed at: a short conversation with one call is rendered, and the format whose
+writing of that call stands in the result is the one.
+"""
+
+from __future__ import annotations
+
+from kogagent.chat.guard import Guard
+from kogagent.chat.inputs import native_inputs, tool_inputs, written_calls
+from kogagent.chat.template import ChatTemplate
+from kogagent.errors import ConfigError, InputError
+from kogagent.spec import HERMES, LLAMA3_JSON, MISTRAL, SMOLLM2, CallFormat
+from kogagent.tokenizer import Tokenizer
+from kogagent.types import (
+    AssistantMessage,
+    Message,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+    ToolResult,
+    ToolSpec,
+    UserMessage,
+)
+
+FORMATS: tuple[CallFormat, ...] = (HERMES, SMOLLM2, MISTRAL, LLAMA3_JSON)
+"""The formats known, each tried in turn."""
+
+_TOOL = ToolSpec("probe_tool", "described by probe", {"type": "object", "properties": {}})
+_CALL = ToolCall("call_0001", _TOOL.name, '{"probe": "argument of probe"}')
+_TURNS: tuple[Message, ...] = (
+    UserMessage("asked by probe"),
+    AssistantMessage(calls=(_CALL,)),
+    ToolMessage(ToolResult(_CALL.id, _CALL.name, "result of probe")),
+    AssistantMessage(text="answered by probe"),
+)
+_SHOWN = (_TOOL.description, "argument of probe", "result of probe")
+
+
+def pick_call_format(tokenizer: Tokenizer, template: str | None = None) -> CallFormat:
+    """The format a model writes its calls in, by its chat template.
+
+    template: Jinja source, by default the tokenizer's own. Where it knows no tools: SMOLLM2 for the SmolLM2
+    family, which learnt to call without its template saying so, else HERMES. Raises ConfigError where there
+    is no template.
+    """
+    source = template or tokenizer.tool_template
+    if source is None:
+        raise ConfigError(f"{tokenizer.name}: no chat template. Pass one as template=…")
+    compiled = ChatTemplate(source, tokenizer.special_names, where=tokenizer.name)
+    return native_format(compiled, Guard(tokenizer.control_names)) or written_format(source)
+
+
+def native_format(template: ChatTemplate, guard: Guard) -> CallFormat | None:
+    """The format in which the template itself writes calls. None where it shows no tools, calls or results,
+    or writes calls in a way that is no known format."""
+    for messages in (_TURNS, (SystemMessage("told by probe"), *_TURNS)):
+        try:
+            text = template.render(native_inputs(messages, guard), tool_inputs([_TOOL], guard), False)
+        except InputError:
+            continue
+        if all(shown in text for shown in _SHOWN):
+            for form in FORMATS:
+                if written_calls([_CALL], form, guard) in text:
+                    return form
+    return None
+
+
+def written_format(source: str) -> CallFormat:
+    """The format for a model whose template knows no tools."""
+    return SMOLLM2 if "SmolLM" in source and "<tool_call>" not in source else HERMES

@@ -1,0 +1,371 @@
+"""Ids of a model's turn, as they come, to text and calls. Knows a call format and a vocabulary; no engine.
+
+What is a call is decided as the grammar decides it (engine/grammar/turn.py): the exact trigger outside code
+fences, one special id where the vocabulary has it, else its bytes across token borders. White space between
+the parts of a call, which the grammar fixes, is read with patience: a model may also run without a grammar.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
+
+from kogagent.chat.scan import SPECIAL, Fence, JsonEnd, Literal, Progress, Trigger, bytes_of, is_space, spell
+from kogagent.errors import InputError
+from kogagent.spec import CallFormat, Vocabulary
+from kogagent.types import CallDelta, CallReady, CallStarted, TextDelta, ToolCall
+
+TurnEvent: TypeAlias = TextDelta | CallStarted | CallDelta | CallReady
+
+
+class TurnParser:
+    """Reads one turn. Feed it ids, then finish it; events come as soon as they are certain.
+
+    format: None reads text alone. first_call: number of the turn's first call in its conversation; ids are
+    call_0001, call_0002, … strip_space: drop one space at the very start, the tokenizer's own.
+
+    A call is ready when its arguments are closed. One that the turn's end cuts is ready with complete=False
+    and its cut text. What looked like a call and is none is text.
+    """
+
+    def __init__(
+        self,
+        format: CallFormat | None,
+        vocabulary: Vocabulary,
+        *,
+        first_call: int = 1,
+        strip_space: bool = False,
+    ) -> None:
+        self._vocabulary = vocabulary
+        self._form = None if format is None else _Form(format, vocabulary)
+        self._ends = frozenset(vocabulary.end_ids)
+        self._number = first_call
+        self._strip = strip_space
+        self._events: list[TurnEvent] = []
+        self._ended = self._finished = False
+        self._text = _Stream()
+        self._said: list[str] = []
+        self._calls: list[ToolCall] = []
+        self._fence = Fence()
+        self._matched = 0  # bytes at the end of the text that may become the trigger
+        self._step: Callable[[int], None] = self._in_text
+        # Read since the trigger or the last call: text after all, if no call comes of it. The first
+        # `_no_trigger` of them are not looked at again.
+        self._held: list[int] = []
+        self._no_trigger = 0
+        self._literal = self._or_end = Literal(())
+        self._then: Callable[[], None] = self._to_name
+        self._end_read = self._between_failed = False
+        self._call: _Call | None = None
+        self._name = bytearray()
+
+    @property
+    def text(self) -> str:
+        """All text given out so far."""
+        return "".join(self._said)
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        """The calls that are ready, cut ones included."""
+        return tuple(self._calls)
+
+    def feed(self, ids: Iterable[int]) -> list[TurnEvent]:
+        """The events that these ids settle. An end id ends the turn; what comes after it is ignored.
+
+        Raises InputError for an id outside the vocabulary.
+        """
+        tokens, special = self._vocabulary.tokens, self._vocabulary.special
+        for id in ids:
+            if self._ended or id in self._ends:
+                self._ended = True
+                break
+            if not 0 <= id < len(tokens):
+                raise InputError(f"id {id!r} lies outside the vocabulary of {len(tokens)} tokens")
+            if id in special:
+                self._step(SPECIAL + id)
+            else:
+                for byte in tokens[id]:
+                    self._step(byte)
+        return self._settled()
+
+    def finish(self) -> list[TurnEvent]:
+        """The end of the turn: what was held back, and the call that it cuts. Idempotent."""
+        if self._finished:
+            return []
+        if self._step == self._in_name or (self._step == self._in_literal and not self._suffix_expected()):
+            if self._ended:  # the model ended its turn of itself, so this was no call
+                self._give_up()
+            else:
+                self._start()
+        if self._call is not None:
+            self._ready(complete=False)
+        self._ended = self._finished = True
+        self._say(final=True)
+        return self._settled()
+
+    # ── text ──
+
+    def _in_text(self, symbol: int) -> None:
+        form = self._form
+        if symbol >= SPECIAL:
+            self._matched = 0
+            if form is not None and symbol == form.trigger.symbols[0] and not self._fence.mark:
+                self._found()
+            return
+        if self._strip:
+            self._strip = False
+            if symbol == 0x20:
+                return
+        self._text.add(symbol)
+        if form is None:
+            return
+        self._fence.step(symbol)
+        if self._fence.mark:
+            self._matched = 0
+        else:
+            self._matched, found = form.trigger.step(self._matched, symbol)
+            if found:
+                self._text.drop(len(form.trigger.symbols))
+                self._found()
+
+    def _found(self) -> None:
+        assert self._form is not None
+        self._say(final=True)
+        self._fence.inside_line()
+        self._held = list(self._form.trigger.symbols)
+        self._no_trigger = len(self._held)
+        self._name = bytearray()
+        self._expect(self._form.begin, self._to_prefix)
+
+    def _give_up(self, *symbols: int) -> None:
+        """What was held is text, and so perhaps is what comes."""
+        held, kept = [*self._held, *symbols], self._no_trigger
+        self._held, self._no_trigger, self._matched = [], 0, 0
+        self._step = self._in_text
+        for byte in bytes_of(held[:kept]):
+            self._text.add(byte)
+            self._fence.step(byte)
+        for symbol in held[kept:]:
+            self._step(symbol)
+
+    # ── up to the name ──
+
+    def _expect(self, symbols: tuple[int, ...], then: Callable[[], None]) -> None:
+        if not symbols:
+            then()
+            return
+        self._literal, self._then, self._step = Literal(symbols), then, self._in_literal
+
+    def _in_literal(self, symbol: int) -> None:
+        progress = self._literal.step(symbol)
+        if progress is Progress.FAIL:
+            self._give_up(symbol)
+        elif progress is Progress.PAST:
+            self._then()
+            self._step(symbol)
+        else:
+            self._held.append(symbol)
+            if progress is Progress.DONE:
+                self._then()
+
+    def _to_prefix(self) -> None:
+        assert self._form is not None
+        self._name = bytearray()
+        self._expect(self._form.prefix, self._to_name)
+
+    def _to_name(self) -> None:
+        self._step = self._in_name
+
+    def _in_name(self, symbol: int) -> None:
+        assert self._form is not None
+        name = self._name
+        if symbol == self._form.middle[0] and not _escaping(name):
+            self._start()
+            self._literal, self._step = Literal(self._form.middle), self._in_middle
+            self._step(symbol)
+        elif symbol < 0x20 or symbol >= SPECIAL:
+            self._give_up(symbol)
+        else:
+            self._held.append(symbol)
+            name.append(symbol)
+
+    def _start(self) -> None:
+        self._call = _Call(f"call_{self._number:04d}", _unquoted(self._name))
+        self._number += 1
+        self._events.append(CallStarted(self._call.id, self._call.name))
+
+    # ── arguments ──
+
+    def _in_middle(self, symbol: int) -> None:
+        progress = self._literal.step(symbol)
+        if progress in (Progress.FAIL, Progress.PAST):
+            self._step = self._in_arguments if progress is Progress.PAST else self._in_ruins
+            self._step(symbol)
+        elif progress is Progress.DONE:
+            self._step = self._in_arguments
+
+    def _in_arguments(self, symbol: int) -> None:
+        call = self._call
+        assert call is not None
+        if symbol >= SPECIAL:
+            self._in_ruins(symbol)
+        elif not call.opened and is_space(symbol):
+            return
+        elif not call.opened and symbol != ord("{"):
+            self._step = self._in_ruins
+            self._step(symbol)
+        else:
+            call.opened = True
+            call.arguments.add(symbol)
+            if call.end.step(symbol):
+                self._ready(complete=True)
+
+    def _in_ruins(self, symbol: int) -> None:
+        """What follows a name and is no arguments: kept as the call's text, up to a special id or the end."""
+        assert self._call is not None
+        if symbol < SPECIAL:
+            self._call.arguments.add(symbol)
+        else:
+            self._ready(complete=False)
+            self._step = self._in_text
+
+    def _ready(self, *, complete: bool) -> None:
+        call, self._call = self._call, None
+        assert call is not None and self._form is not None
+        self._pass_on(call, final=True)
+        ready = ToolCall(call.id, call.name, "".join(call.given), complete)
+        self._calls.append(ready)
+        self._events.append(CallReady(ready))
+        self._held, self._no_trigger = [], 0
+        self._expect(self._form.suffix, self._to_tail)
+
+    # ── behind a call ──
+
+    def _suffix_expected(self) -> bool:
+        return self._then == self._to_tail
+
+    def _to_tail(self) -> None:
+        form = self._form
+        assert form is not None
+        self._held = []
+        self._literal, self._or_end = Literal(form.between), Literal(form.end)
+        self._between_failed, self._end_read = not form.between, not form.end
+        self._step = self._in_text if self._between_failed and self._end_read else self._in_tail
+
+    def _in_tail(self, symbol: int) -> None:
+        """Another call or the end of the calls: both are tried side by side, for one may begin the other."""
+        if not self._between_failed:
+            progress = self._literal.step(symbol)
+            self._between_failed = progress is Progress.FAIL
+            if progress in (Progress.DONE, Progress.PAST):
+                self._held.append(symbol)
+                self._to_prefix()
+                if progress is Progress.PAST:
+                    self._held.pop()
+                    self._step(symbol)
+                return
+        if self._end_read:
+            if self._between_failed:
+                self._give_up(symbol)
+            else:
+                self._held.append(symbol)
+            return
+        progress = self._or_end.step(symbol)
+        if progress is Progress.DONE:
+            self._end_read, self._held = True, []
+        elif progress is Progress.PAST or (progress is Progress.FAIL and self._between_failed):
+            self._give_up(symbol)
+        else:
+            self._held.append(symbol)
+        if self._end_read and self._between_failed:
+            self._step = self._in_text
+
+    # ── events ──
+
+    def _say(self, *, final: bool) -> None:
+        said = self._text.take(0 if final else self._matched, final=final)
+        if said:
+            self._said.append(said)
+            self._events.append(TextDelta(said))
+
+    def _pass_on(self, call: _Call, *, final: bool) -> None:
+        if not final and call.arguments.pending == b"{":
+            return  # so that {} is one delta
+        more = call.arguments.take(0, final=final)
+        if more:
+            call.given.append(more)
+            self._events.append(CallDelta(call.id, more))
+
+    def _settled(self) -> list[TurnEvent]:
+        if not self._finished:
+            self._say(final=False)
+            if self._call is not None:
+                self._pass_on(self._call, final=False)
+        events, self._events = self._events, []
+        return events
+
+
+class _Form:
+    """A call format in one vocabulary's symbols."""
+
+    def __init__(self, form: CallFormat, vocabulary: Vocabulary) -> None:
+        names = {vocabulary.tokens[id].decode(): id for id in vocabulary.special if vocabulary.tokens[id]}
+        begin, trigger = spell(form.begin, names), spell(form.trigger, names)
+        if trigger[0] >= SPECIAL:
+            trigger = trigger[:1]  # nothing else can write it
+        self.trigger = Trigger(trigger)
+        self.begin = begin[len(trigger) :]
+        self.prefix = spell(form.prefix, names)
+        self.middle = spell(form.middle, names)
+        self.suffix = spell(form.suffix, names)
+        self.between = spell(form.between, names) if form.parallel else ()
+        self.end = spell(form.end, names)
+
+
+class _Stream:
+    """Bytes on their way to text."""
+
+    def __init__(self) -> None:
+        self.pending = bytearray()
+        self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def add(self, byte: int) -> None:
+        self.pending.append(byte)
+
+    def drop(self, count: int) -> None:
+        """Forget the newest bytes."""
+        del self.pending[len(self.pending) - count :]
+
+    def take(self, keep: int, *, final: bool) -> str:
+        """Text of all but the newest `keep` bytes; an incomplete code point waits, unless this is final."""
+        end = len(self.pending) - keep
+        text = self._utf8.decode(bytes(self.pending[:end]), final)
+        del self.pending[:end]
+        return text
+
+
+class _Call:
+    """A call that is being read."""
+
+    def __init__(self, id: str, name: str) -> None:
+        self.id, self.name = id, name
+        self.arguments = _Stream()
+        self.end = JsonEnd()
+        self.opened = False
+        self.given: list[str] = []
+
+
+def _escaping(name: bytearray) -> bool:
+    """Whether the last byte is a backslash that escapes what follows."""
+    return (len(name) - len(name.rstrip(b"\\"))) % 2 == 1
+
+
+def _unquoted(name: bytearray) -> str:
+    text = name.decode(errors="replace")
+    try:
+        read = json.loads(f'"{text}"')
+    except ValueError:  # cut inside an escape
+        return text
+    return read if isinstance(read, str) else text
