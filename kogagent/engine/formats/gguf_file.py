@@ -74,16 +74,14 @@ def open_gguf(path: Path) -> GgufModel:
 
 
 def _tensor(gguf: Any, stored: Any) -> GgufTensor:
-    kind = stored.tensor_type.name
+    own = {"F32": torch.float32, "BF16": torch.bfloat16}  # everything else fits float16
+    dtype = own.get(stored.tensor_type.name, torch.float16)
 
     def read() -> torch.Tensor:
         data = np.array(
             gguf.dequantize(stored.data, stored.tensor_type)
         )  # a copy: the file is read-only memory
-        wide = torch.from_numpy(data)
-        if kind in ("F32", "F16"):
-            return wide
-        return wide.to(torch.bfloat16 if kind == "BF16" else torch.float16)
+        return torch.from_numpy(data).to(dtype)
 
     return GgufTensor(tuple(int(n) for n in reversed(stored.shape)), read)
 
@@ -181,7 +179,7 @@ def _rope_scaling(
 
 
 def _decimal(value: float) -> float:
-    """The number that was meant: the shortest decimal that FP32, the file's type, rounds to the one stored."""
+    """The number that was meant: the shortest decimal that the file's type, FP32, rounds to this one."""
     return float(str(np.float32(value)))
 
 
