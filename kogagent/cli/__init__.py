@@ -1,0 +1,1 @@
+"""The command line. Joins engine, loop and demo for a person at a terminal; nothing of ours imports it."""

@@ -1,0 +1,110 @@
+"""The commands: demo, chat, run, doctor. Knows arguments and exit codes; runs nothing itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+app = typer.Typer(
+    name="kogagent",
+    help="Agents on an engine in the same process.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+Json = Annotated[bool, typer.Option("--json", help="One JSON object an event, for machines.")]
+Device = Annotated[str, typer.Option(help="auto, cuda, cpu or reference.")]
+Dtype = Annotated[str, typer.Option(help="auto, float32, float16 or bfloat16.")]
+MaxTokens = Annotated[int, typer.Option(help="Tokens a turn may take.")]
+Temperature = Annotated[float, typer.Option(help="0 is greedy.")]
+Seed = Annotated[int, typer.Option(help="Of the sampler: the same seed, the same text.")]
+
+
+@app.command()
+def demo(
+    ask: Annotated[str, typer.Option(help="Any question about the museum's files and database.")] = "",
+    model: Annotated[str, typer.Option(help="A known name, a checkpoint directory or a .gguf file.")] = "",
+    device: Device = "auto",
+    dtype: Dtype = "auto",
+    json: Json = False,
+) -> None:
+    """Let a model answer a question with tools over a folder of files and a database."""
+    from kogagent.cli import commands
+
+    raise typer.Exit(commands.demo(ask, model, device=device, dtype=dtype, json=json))
+
+
+@app.command()
+def chat(
+    model: Annotated[str, typer.Argument(help="A known name, a checkpoint directory or a .gguf file.")],
+    system: Annotated[str, typer.Option(help="The system message.")] = "",
+    device: Device = "auto",
+    dtype: Dtype = "auto",
+    temperature: Temperature = 0.0,
+    seed: Seed = 0,
+    max_tokens: MaxTokens = 512,
+    json: Json = False,
+) -> None:
+    """Talk to a model, a line a message; an empty line or the end of input ends it."""
+    from kogagent.cli import commands
+
+    options: dict[str, Any] = {"device": device, "dtype": dtype, "json": json}
+    sampling = {"temperature": temperature, "seed": seed}
+    raise typer.Exit(commands.chat(model, system, sampling=sampling, max_tokens=max_tokens, **options))
+
+
+@app.command()
+def run(
+    model: Annotated[str, typer.Argument(help="A known name, a checkpoint directory or a .gguf file.")],
+    task: Annotated[str, typer.Argument(help="What to do.")],
+    tools: Annotated[
+        list[str] | None, typer.Option(help="module:function, module:object or module; may be repeated.")
+    ] = None,
+    system: Annotated[str, typer.Option(help="The system message.")] = "",
+    plan_tokens: Annotated[int, typer.Option(help="Budget of the plan before each call; 0 for none.")] = 0,
+    max_turns: Annotated[int, typer.Option(help="Model turns at most.")] = 16,
+    device: Device = "auto",
+    dtype: Dtype = "auto",
+    temperature: Temperature = 0.0,
+    seed: Seed = 0,
+    max_tokens: MaxTokens = 512,
+    json: Json = False,
+) -> None:
+    """Give a model a task and tools, and watch it work."""
+    from kogagent.cli import commands
+
+    raise typer.Exit(
+        commands.run(
+            model,
+            task,
+            tools or [],
+            system,
+            plan_tokens=plan_tokens,
+            max_turns=max_turns,
+            sampling={"temperature": temperature, "seed": seed},
+            max_tokens=max_tokens,
+            device=device,
+            dtype=dtype,
+            json=json,
+        )
+    )
+
+
+@app.command()
+def doctor(json: Json = False) -> None:
+    """Say what is installed, which devices there are, which backend will run and why not another."""
+    from kogagent.cli import doctor as examination
+
+    raise typer.Exit(examination.show(json=json))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Parse and run one command; returns its exit code."""
+    try:
+        app(args=None if arguments is None else list(arguments))
+    except SystemExit as end:  # how typer hands over every exit code, its own usage errors' 2 included
+        return end.code if isinstance(end.code, int) else 1
+    return 0

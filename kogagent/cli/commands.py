@@ -1,0 +1,158 @@
+"""What the commands do: load, run, show. The exit code says how it went."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kogagent.cli import loading
+from kogagent.cli.live import View, open_view
+from kogagent.errors import InputError, KogagentError
+
+if TYPE_CHECKING:
+    from kogagent.engine.sampling import SamplingParams
+    from kogagent.local import Engine
+    from kogagent.loop.agent import Agent
+    from kogagent.loop.protocols import Model, ModelSource
+    from kogagent.loop.stream import AgentStream
+
+DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+
+
+def demo(ask: str, model: str, *, device: str, dtype: str, json: bool) -> int:
+    """Answer one question about the museum."""
+    from kogagent.demo import DEFAULT_MODEL, DEFAULT_QUESTION, museum_agent, worked_examples
+
+    question = ask.strip() or DEFAULT_QUESTION
+    name = model or DEFAULT_MODEL
+
+    async def work(view: View) -> int:
+        with loading.load_engine(name, device, dtype) as engine:
+            view.question(question, _described(name, engine))
+            stream = museum_agent(engine).stream(question, history=worked_examples(question))
+            return await _watch(stream, view)
+
+    return _guarded(work, json=json)
+
+
+def run(
+    model: str,
+    task: str,
+    tools: Sequence[str],
+    system: str,
+    *,
+    plan_tokens: int,
+    max_turns: int,
+    sampling: Mapping[str, Any],
+    max_tokens: int,
+    device: str,
+    dtype: str,
+    json: bool,
+) -> int:
+    """Give a model a task and tools."""
+
+    async def work(view: View) -> int:
+        from kogagent.loop.agent import Agent
+        from kogagent.loop.limits import Limits
+
+        if not task.strip():
+            raise InputError("the task is empty. Say what to do.")
+        limits = Limits(max_turns=max_turns, turn_tokens=max_tokens)
+        found = loading.load_tools(tools)
+        with loading.load_engine(model, device, dtype) as engine:
+            agent = Agent(
+                _sampled(engine, sampling), found, instructions=system, plan=plan_tokens, limits=limits
+            )
+            view.question(task, _described(model, engine))
+            return await _watch(agent.stream(task), view)
+
+    return _guarded(work, json=json)
+
+
+def chat(
+    model: str,
+    system: str,
+    *,
+    sampling: Mapping[str, Any],
+    max_tokens: int,
+    device: str,
+    dtype: str,
+    json: bool,
+) -> int:
+    """Talk until an empty line or the end of input."""
+
+    async def work(view: View) -> int:
+        from kogagent.loop.agent import Agent
+        from kogagent.loop.limits import Limits
+
+        limits = Limits(turn_tokens=max_tokens)
+        with loading.load_engine(model, device, dtype) as engine:
+            agent = Agent(_sampled(engine, sampling), instructions=system, limits=limits)
+            return await _talk(agent, view, _described(model, engine))
+
+    return _guarded(work, json=json)
+
+
+async def _talk(agent: Agent, view: View, name: str) -> int:
+    from kogagent.loop.transcript import Transcript
+
+    asked = sys.stdin.isatty()
+    if asked:
+        print(f"{name}; an empty line ends it", file=sys.stderr)  # noqa: T201
+    transcript = Transcript()
+    while True:
+        if asked:
+            print("> ", end="", file=sys.stderr, flush=True)  # noqa: T201
+        line = (await asyncio.to_thread(sys.stdin.readline)).strip()
+        if not line:
+            return DONE
+        if not asked:
+            view.question(line, name)
+        code = await _watch(agent.stream(line, history=transcript), view)
+        if code != DONE:
+            return code
+
+
+async def _watch(stream: AgentStream, view: View) -> int:
+    async with stream as events:
+        async for event in events:
+            view.show(event)
+    return DONE if stream.result.reason == "finished" else FAILED
+
+
+def _sampled(engine: Engine, sampling: Mapping[str, Any]) -> ModelSource:
+    """The engine as the source of a run's model, with these sampling parameters."""
+    from kogagent.engine.sampling import SamplingParams
+
+    return _Sampled(engine, SamplingParams(**sampling))
+
+
+@dataclass(frozen=True, slots=True)
+class _Sampled:
+    engine: Engine
+    sampling: SamplingParams
+
+    def as_model(self) -> Model:
+        return self.engine.model(sampling=self.sampling)
+
+
+def _described(name: str, engine: Engine) -> str:
+    return f"{name}, {engine.backend_name} backend, {engine.spec.parameters / 1e6:,.0f}M parameters"
+
+
+def _guarded(work: Callable[[View], Coroutine[Any, Any, int]], *, json: bool) -> int:
+    """Run a command; the caller's mistakes are 2, everything else that this package raises is 1."""
+    view = open_view(as_json=json)
+    try:
+        return asyncio.run(work(view))
+    except InputError as error:
+        view.error(error)
+        return BAD_INPUT
+    except KogagentError as error:
+        view.error(error)
+        return FAILED
+    except KeyboardInterrupt:
+        return INTERRUPTED

@@ -1,0 +1,146 @@
+"""What is installed, which devices there are, which backend will run and why not another. Loads no model."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json as jsonlib
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+
+from rich.console import Console
+from rich.table import Table
+
+_PACKAGES = {
+    "torch": "the cpu and reference backends",
+    "numpy": "arrays",
+    "safetensors": "reading checkpoints",
+    "tokenizers": "text to tokens",
+    "jinja2": "chat templates",
+    "pydantic": "tool schemas",
+    "gguf": "reading .gguf files: pip install 'kogagent[gguf]'",
+    "cupy": "the cuda backend: pip install 'kogagent[cuda]'",
+    "triton": "the cuda backend: pip install 'kogagent[cuda]'",
+    "llguidance": "the grammar's tests",
+}
+_DISTRIBUTIONS = {"cupy": ("cupy-cuda13x", "cupy-cuda12x", "cupy")}
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One line of the report. reason: why it cannot be used, None when it can."""
+
+    name: str
+    detail: str
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """The whole report. backend is the one that device="auto" stands for, None when none can run."""
+
+    system: tuple[Part, ...]
+    packages: tuple[Part, ...]
+    devices: tuple[Part, ...]
+    backends: tuple[Part, ...]
+    models: tuple[Part, ...]
+    backend: str | None
+
+
+def examine() -> Examination:
+    """Look; raises nothing for what is missing."""
+    from kogagent.engine.backends import available
+    from kogagent.local.names import known_models
+
+    backends = tuple(
+        Part(name, "can run" if reason is None else "cannot run", reason)
+        for name, reason in available().items()
+    )
+    return Examination(
+        system=_system(),
+        packages=tuple(_package(name, use) for name, use in _PACKAGES.items()),
+        devices=(_cpu(), *_gpus()),
+        backends=backends,
+        models=tuple(
+            Part(name, "can be loaded" if reason is None else "not here", reason)
+            for name, reason in known_models().items()
+        ),
+        backend=next((part.name for part in backends if part.reason is None), None),
+    )
+
+
+def show(*, json: bool) -> int:
+    """Print the report; exit code 0 when a backend can run, else 1."""
+    found = examine()
+    if json:
+        print(jsonlib.dumps(asdict(found), ensure_ascii=False))  # noqa: T201 - this is the output
+        return 0 if found.backend else 1
+    console = Console(highlight=False, markup=False, soft_wrap=True)
+    for title, parts in (
+        ("system", found.system),
+        ("packages", found.packages),
+        ("devices", found.devices),
+        ("backends", found.backends),
+        ("models", found.models),
+    ):
+        console.print(title, style="bold")
+        table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+        for part in parts:
+            style = "green" if part.reason is None else "yellow"
+            table.add_row("  " + part.name, part.detail, part.reason or "", style=style)
+        console.print(table)
+    if found.backend is None:
+        console.print("no backend can run here", style="red")
+        return 1
+    others = "; ".join(f"not {p.name}: {p.reason}" for p in found.backends if p.reason is not None)
+    console.print(f'device="auto" runs: {found.backend}' + (f" ({others})" if others else ""), style="bold")
+    return 0
+
+
+def _system() -> tuple[Part, ...]:
+    version = importlib.metadata.version("kogagent") if _version("kogagent") else "from source"
+    return (
+        Part("kogagent", version),
+        Part("python", f"{platform.python_version()} at {sys.executable}"),
+        Part("platform", platform.platform()),
+    )
+
+
+def _package(name: str, use: str) -> Part:
+    for distribution in _DISTRIBUTIONS.get(name, (name,)):
+        version = _version(distribution)
+        if version:
+            return Part(name, version)
+    return Part(name, "missing", f"needed for {use}")
+
+
+def _version(distribution: str) -> str:
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+def _cpu() -> Part:
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return Part("cpu", f"{platform.processor() or platform.machine()}, {usable} usable cores")
+
+
+def _gpus() -> tuple[Part, ...]:
+    smi = shutil.which("nvidia-smi")
+    if smi is None:
+        return (Part("nvidia", "none", "nvidia-smi was not found: no NVIDIA driver here"),)
+    query = [smi, "--query-gpu=name,memory.total,driver_version,compute_cap", "--format=csv,noheader"]
+    try:
+        answer = subprocess.run(query, capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return (Part("nvidia", "unknown", f"nvidia-smi could not be run: {error}"),)
+    if answer.returncode != 0:
+        words = (answer.stdout + answer.stderr).split()
+        return (Part("nvidia", "none", f"nvidia-smi failed: {' '.join(words)}"),)
+    return tuple(
+        Part(f"cuda:{number}", line.strip()) for number, line in enumerate(answer.stdout.splitlines())
+    )

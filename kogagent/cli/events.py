@@ -1,0 +1,82 @@
+"""An event of a run as one JSON object. Knows the event types, no terminal."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any, assert_never
+
+from kogagent.cli.phases import phases
+from kogagent.types import (
+    AgentEvent,
+    AskedAgain,
+    CallDelta,
+    CallReady,
+    CallStarted,
+    PlanDelta,
+    RunFinished,
+    TextDelta,
+    ToolCall,
+    ToolFinished,
+    ToolStarted,
+    TurnEnd,
+)
+
+
+def as_json(event: AgentEvent) -> dict[str, Any]:
+    """`event` names the kind; the other keys are its fields as plain values."""
+    match event:
+        case PlanDelta(text):
+            return {"event": "plan_delta", "text": text}
+        case TextDelta(text):
+            return {"event": "text_delta", "text": text}
+        case CallStarted(call_id, name):
+            return {"event": "call_started", "call_id": call_id, "name": name}
+        case CallDelta(call_id, text):
+            return {"event": "call_delta", "call_id": call_id, "text": text}
+        case CallReady(call):
+            return {"event": "call_ready", **_call(call), "complete": call.complete}
+        case ToolStarted(call):
+            return {"event": "tool_started", **_call(call)}
+        case ToolFinished(call, result, seconds, error):
+            return {
+                "event": "tool_finished",
+                **_call(call),
+                "status": result.status,
+                "text": result.text,
+                "seconds": seconds,
+                "error": None if error is None else f"{type(error).__name__}: {error}",
+            }
+        case AskedAgain(reason):
+            return {"event": "asked_again", "reason": reason}
+        case TurnEnd(reason, usage, timings):
+            return {
+                "event": "turn_end",
+                "reason": reason,
+                "usage": asdict(usage),
+                "timings": asdict(timings),
+            }
+        case RunFinished(result):
+            return {
+                "event": "run_finished",
+                "output": result.output,
+                "reason": result.reason,
+                "turns": result.turns,
+                "calls": sum(len(getattr(message, "calls", ())) for message in result.messages),
+                "usage": asdict(result.usage),
+                "timings": asdict(result.timings),
+                "phases": [
+                    {
+                        "phase": phase.name,
+                        "seconds": phase.seconds,
+                        "tokens": phase.tokens,
+                        "tokens_per_second": phase.tokens_per_second,
+                    }
+                    for phase in phases(result.usage, result.timings)
+                ],
+            }
+        case _:
+            assert_never(event)
+
+
+def _call(call: ToolCall) -> dict[str, Any]:
+    return {"call_id": call.id, "name": call.name, "arguments": call.arguments}

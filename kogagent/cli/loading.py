@@ -1,0 +1,54 @@
+"""What a command line names, loaded: an engine, tools. Knows import paths; runs nothing."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from kogagent.errors import InputError
+
+if TYPE_CHECKING:
+    from kogagent.local import Engine
+
+
+def load_engine(model: str, device: str, dtype: str) -> Engine:
+    """The engine of a name or path. Raises the InputError of whatever is wrong with it."""
+    from kogagent.local import Engine
+
+    return Engine.load(model, device=device, dtype=dtype)
+
+
+def load_tools(names: Sequence[str]) -> list[Any]:
+    """The tools that `module:name` stands for, `module` alone for every @tool in it. Looks in the current
+    directory first, as python -m does. Raises InputError naming what was not found."""
+    return [one for name in names for one in _load(name)]
+
+
+def _load(name: str) -> list[Any]:
+    from kogagent.tools.tool import Tool
+
+    module_name, _, path = name.partition(":")
+    if not module_name:
+        raise InputError(f"--tools {name!r}: write module:function, for example my_tools:weather")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        thing: Any = importlib.import_module(module_name)
+    except Exception as error:  # a user's module may fail in any way; which one, and how, is what they need
+        raise InputError(
+            f"--tools {name!r}: importing {module_name!r} failed: {type(error).__name__}: {error}"
+        ) from error
+    if not path:
+        found = [value for value in vars(thing).values() if isinstance(value, Tool)]
+        if not found:
+            raise InputError(f"--tools {name!r}: the module has no @tool. Name a function: {name}:function")
+        return found
+    for part in path.split("."):
+        if not hasattr(thing, part):
+            public = ", ".join(key for key in vars(thing) if not key.startswith("_")) or "nothing"
+            raise InputError(f"--tools {name!r}: there is no {part!r}; there is {public}")
+        thing = getattr(thing, part)
+    return list(thing) if isinstance(thing, list | tuple) else [thing]
