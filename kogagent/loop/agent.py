@@ -55,6 +55,8 @@ class Agent:
         """Raises InputError, SchemaError for what cannot be used."""
         from kogagent.tools.toolbox import Toolbox
 
+        if inspect.isclass(model):
+            raise InputError(f"{model!r} is a class. Pass an instance: Engine.load(…), say.")
         if not isinstance(model, Model | ModelSource):
             raise InputError(
                 f"{model!r} is no model: it has neither stream() nor as_model(). Pass an Engine."

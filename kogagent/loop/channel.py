@@ -35,6 +35,7 @@ class Channel:
         self._reader: asyncio.Future[None] | None = None
         self._writers: list[asyncio.Future[None]] = []
         self._ended = False
+        self._closed = False
         self._error: BaseException | None = None
 
     @property
@@ -43,7 +44,14 @@ class Channel:
         return len(self._events) >= _AHEAD
 
     def put(self, event: AgentEvent) -> None:
-        self._events.append(event)
+        if not self._closed:
+            self._events.append(event)
+            self._wake_reader()
+
+    def close(self) -> None:
+        """The reader wants no more."""
+        self._closed = True
+        self._events.clear()
         self._wake_reader()
 
     async def drained(self) -> None:
@@ -62,6 +70,8 @@ class Channel:
     async def get(self) -> AgentEvent:
         """The next event. Raises the run's error, StopAsyncIteration after the end."""
         while not self._events:
+            if self._closed:
+                raise StopAsyncIteration
             if self._ended:
                 error, self._error = self._error, None
                 raise error if error is not None else StopAsyncIteration

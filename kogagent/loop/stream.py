@@ -67,6 +67,7 @@ class AgentStream:
     async def aclose(self) -> None:
         """Stop the run and wait until everything it started has stopped. Calling it again does nothing."""
         self._closed = True
+        self._channel.close()
         if self._task is not None and not self._task.done():
             self._task.cancel()
             await finish_within(_ended(self._task), _CLOSE_S)

@@ -143,13 +143,14 @@ class Toolbox:
     async def _stop(self, future: asyncio.Future[Any], ready: _Ready) -> None:
         """Cancel and wait, for a bounded time and whatever further cancellation arrives; then re-raise it."""
         interrupted: asyncio.CancelledError | None = None
-        end = time.monotonic() + self._grace
-        while not future.done() and time.monotonic() < end:
-            future.cancel()  # again and again: a tool may have swallowed the last one
-            try:
-                await asyncio.wait((future,), timeout=min(0.05, self._grace))
-            except asyncio.CancelledError as error:
-                interrupted = error
+        for _ in range(2):  # once more after half the time: a tool may have swallowed the first
+            future.cancel()
+            end = time.monotonic() + self._grace / 2
+            while not future.done() and (left := end - time.monotonic()) > 0:
+                try:
+                    await asyncio.wait((future,), timeout=left)
+                except asyncio.CancelledError as error:
+                    interrupted = error
         if not future.done():
             _log.warning(
                 "tool %r (%s) went on %g s after it was cancelled and was abandoned",
