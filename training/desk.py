@@ -470,6 +470,27 @@ NUMBERS = {
 }
 
 
+# how people ask for a column: question about one row, superlatives up and down
+SAID: dict[str, tuple[list[str], str, str]] = {
+    "price": (["What does {n} cost?", "How expensive is {n}?", "How much is {n}?", "What do I pay for {n}?"], "most expensive", "cheapest"),
+    "cost": (["What did {n} cost?", "How much did {n} cost?", "How expensive was {n}?", "What was paid for {n}?"], "most expensive", "cheapest"),
+    "mass": (["How heavy is {n}?", "What does {n} weigh?", "How much does {n} weigh?", "What weight has {n}?"], "heaviest", "lightest"),
+    "weight": (["How heavy is {n}?", "What does {n} weigh?", "How much does {n} weigh?", "What mass has {n}?"], "heaviest", "lightest"),
+    "age": (["How old is {n}?", "What age is {n}?", "How many years old is {n}?", "Tell me how old {n} is."], "oldest", "youngest"),
+    "height": (["How tall is {n}?", "How high is {n}?", "What height does {n} have?", "Tell me how tall {n} is."], "tallest", "smallest"),
+    "length": (["How long is {n}?", "What length does {n} have?", "How many metres long is {n}?", "Tell me how long {n} is."], "longest", "shortest"),
+    "days": (["How many days did {n} take?", "How long did {n} last?", "How many days was {n}?", "For how many days was {n}?"], "longest", "shortest"),
+    "year": (["From which year is {n}?", "When was {n} made?", "Which year is {n} from?", "In what year was {n}?"], "newest", "oldest"),
+    "stock": (["How many {n} are in stock?", "How many of {n} are left?", "What stock of {n} is there?", "How much of {n} do we have?"], "best stocked", "least stocked"),
+    "sold": (["How many {n} were sold?", "How often was {n} sold?", "What number of {n} was sold?", "How many of {n} have been sold?"], "best selling", "worst selling"),
+    "room": (["In which room is {n}?", "Where is {n}? Give the room.", "Which room holds {n}?", "What room is {n} in?"], "", ""),
+    "floor": (["On which floor is {n}?", "Where is {n}? Give the floor.", "Which floor is {n} on?", "What floor holds {n}?"], "", ""),
+    "visitors": (["How many visitors did {n} have?", "How many people visited {n}?", "Visitors of {n}?", "How many came to see {n}?"], "most visited", "least visited"),
+    "pages": (["How many pages has {n}?", "How long is {n} in pages?", "How thick is {n}? Give the pages.", "Number of pages of {n}?"], "thickest", "thinnest"),
+    "seats": (["How many seats has {n}?", "How many people can sit in {n}?", "Seats of {n}?", "How many seats are in {n}?"], "largest", "smallest"),
+}  # fmt: skip
+
+
 def plural(noun: str) -> str:
     if noun.endswith("y") and noun[-2:-1] not in "aeiou":
         return noun[:-1] + "ies"
@@ -1106,6 +1127,24 @@ def sql_chain(rng: random.Random, world: World, roles: list[str]) -> Chain | Non
             lambda v: "LIST",
         )
     )
+    if num in SAID:
+        asks, up, down = SAID[num]
+        owner = rng.choice([name, name, f"the {item} {name}"])
+        natural = [a.format(n=owner) for a in asks]
+        forms.append((natural, f"SELECT {num} FROM {t} WHERE {key} = {q(name)}", lambda v: f"The {said} of {name} is {v}."))
+        forms.append((natural, f"SELECT {num} FROM {t} WHERE {key} = {q(name)}", lambda v: f"{name}: {v}."))
+        if up:
+            top, way = (up, " DESC") if high else (down, "")
+            asks = [f"Which {item} is the {top}?", f"What is the {top} {item}?", f"Name the {top} {item}.", f"Find the {top} {item}."]
+            forms.append((asks, f"SELECT {key} FROM {t} ORDER BY {num}{way} LIMIT 1", lambda v: f"The {top} {item} is {v}."))
+            asks = [f"Which is the {top} {item} {where}?", f"What is the {top} {item} {where}?", f"Name the {top} {item} {where}.", f"Of the {items} {where}, which is the {top}?"]
+            forms.append((asks, f"SELECT {key} FROM {t} WHERE {cat} = {q(val)} ORDER BY {num}{way} LIMIT 1", lambda v: f"The {top} {item} {where} is {v}."))
+    if table.columns[cat] == "person":
+        asks = [f"Who is the {cat} of {name}?", f"Who was {cat} of the {item} {name}?", f"Name the {cat} of {name}.", f"Which person is {cat} of {name}?"]
+        forms.append((asks, f"SELECT {cat} FROM {t} WHERE {key} = {q(name)}", lambda v: f"The {cat} of {name} is {v}."))
+    if table.columns[cat] == "category":
+        asks = [f"How many {val} {items} are there?", f"Count the {val} {items}.", f"How many {items} are {val}?", f"Number of {val} {items}?"]
+        forms.append((asks, f"SELECT COUNT(*) FROM {t} WHERE {cat} = {q(val)}", lambda v: f"There are {v} {val} {items}."))
     if len(nums) > 1 and {"price", "cost"} & set(nums) and {"stock", "sold", "days", "seats"} & set(nums):
         p = next(c for c in nums if c in ("price", "cost"))
         s = next(c for c in nums if c in ("stock", "sold", "days", "seats"))

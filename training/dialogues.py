@@ -126,7 +126,7 @@ class Writer:
     def _tools(self, rng: random.Random, wanted: list[Tool], most: int = 6) -> list[Tool]:
         """The wanted tools among others, in random order."""
         tools = {t.name: t for t in wanted}
-        others = rng.choice([0, 0, 1, 1, 2, 3, most - 1])
+        others = rng.choice([0, 0, 1, 1, 2, 3, most - 1]) if rng.random() < 0.97 else rng.randint(8, 16)
         for _ in range(others):
             t = bind(self.smith.tool(rng))
             if t.topic not in {o.topic for o in tools.values()}:
@@ -180,8 +180,7 @@ class Writer:
         expected: tuple[str, ...] = ()
         for turn in range(rng.choice([1, 1, 1, 2])):
             if turn:
-                tool = bind(rng.choice(given))
-                task = single(rng, tool)
+                task = self._follow_up(rng, task, given) or single(rng, rng.choice(given))
             plan = _plan(rng, " and ".join(dict.fromkeys(words(c[0]) for c in task.calls)), self.split)
             messages.append(Message("user", task.request))
             by_name = {t.name: t for t in given}
@@ -206,6 +205,23 @@ class Writer:
             messages.append(Message("assistant", " ".join(dict.fromkeys(parts))))
             expected = tuple(kept)
         return Conversation("run", [t.spec() for t in given], messages, expected, tags=(tag,))
+
+    def _follow_up(self, rng: random.Random, task: Task, given: list[Tool]) -> Task | None:
+        """'And for Oslo?': the last call again with one argument changed."""
+        tool = next(t for t in given if t.name == task.calls[-1][0])
+        spoken = task.spoken[-1]
+        varied = [p for p in tool.params if p.name in spoken and p.schema["type"] in ("string", "integer", "number")]
+        if not varied or rng.random() < 0.4:
+            return None
+        p = rng.choice(varied)
+        new = {**spoken, p.name: p.draw(rng)}
+        said = new[p.name].text
+        ask = pick(
+            rng,
+            ["And {v}?", "What about {v}?", "Now the same for {v}.", "The same with {v}, please.", "Do it again with {p} {v}.", "And with {p} {v}?"],
+            self.split,
+        ).format(v=said, p=words(p.name))
+        return Task(ask, ((tool.name, plain(new)),), (new,))
 
     def _wrong(self, rng: random.Random, tool: Tool, good: Call) -> tuple[Call, str] | None:
         """A call with one argument wrong, and what the tool says to it."""

@@ -11,7 +11,7 @@ import random
 import re
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -127,10 +127,35 @@ class Param:
     shown: dict[str, Any] = field(default_factory=dict)
 
     def json_schema(self) -> dict[str, Any]:
-        out = dict(self.schema)
-        if self.about:
-            out["description"] = self.about
-        return out
+        return self.shown or _described(self.schema, self.about)
+
+    def decorated(self, rng: random.Random) -> Param:
+        """The same parameter with a default, a null, bounds or another order of keys in its schema."""
+        schema = dict(self.schema)
+        if schema["type"] == "string" and "enum" not in schema and rng.random() < 0.06:
+            schema |= {"minLength": 1, "maxLength": rng.choice([40, 60, 80, 100, 160, 200])}
+        if schema["type"] == "object" and rng.random() < 0.5:
+            schema["additionalProperties"] = False
+        default: dict[str, Any] = {}
+        if not self.required:
+            roll = rng.random()
+            if roll < 0.12:
+                schema = {"anyOf": [schema, {"type": "null"}]}
+            elif roll < 0.45:
+                default = {"default": self.draw(rng).value}
+        if rng.random() < 0.5:
+            shown = _described({**schema, **default}, self.about)
+        else:
+            kind = {k: v for k, v in schema.items() if k in ("type", "anyOf")}
+            rest = {k: v for k, v in schema.items() if k not in kind}
+            shown = {**_described(kind, self.about), **rest, **default}
+        if default and self.about and rng.random() < 0.3:
+            shown["description"] = f"{self.about} Defaults to {default['default']}."
+        return replace(self, shown=shown)
+
+
+def _described(schema: dict[str, Any], about: str) -> dict[str, Any]:
+    return {**schema, "description": about} if about else dict(schema)
 
 
 MONTHS = ["January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December"]

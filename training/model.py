@@ -160,7 +160,7 @@ class LaneModel(nn.Module):
         spec = self.spec
         length = ids.shape[1]
         cos, sin = self.cos[:length], self.sin[:length]
-        x = F.embedding(ids, self.embed).to(self.dtype).expand(spec.lanes, -1, -1, -1)
+        x = F.embedding(ids, self.embed).to(self.dtype).expand(spec.lanes, -1, -1, -1).contiguous()
         layers = [
             dict(zip(STACKED, ws, strict=True))
             for ws in zip(*(getattr(self, n).unbind(0) for n in STACKED), strict=True)
@@ -254,7 +254,12 @@ def dense_masks(ids: Tensor, windows: Sequence[int], end: int) -> dict[int, Tens
     return {w: same & (age < w) if w else same for w in set(windows)}
 
 
-def block_masks(ids: Tensor, windows: Sequence[int], end: int, make: Any) -> dict[int, Any]:
+def reaches(windows: Sequence[int], context: int, device: torch.device | str) -> dict[int, Tensor]:
+    """How far back each window sees, as device scalars: one compiled mask serves all widths."""
+    return {w: torch.tensor(w or context, device=device) for w in sorted(set(windows))}
+
+
+def block_masks(ids: Tensor, reach_of: dict[int, Tensor], end: int, make: Any) -> dict[int, Any]:
     """The same as flex BlockMasks; make: create_block_mask, compiled or not."""
     doc = documents(ids, end)
     batch, length = ids.shape
@@ -265,4 +270,4 @@ def block_masks(ids: Tensor, windows: Sequence[int], end: int, make: Any) -> dic
 
         return make(visible, batch, None, length, length, device=ids.device)
 
-    return {w: mask_for(torch.tensor(w or length, device=ids.device)) for w in sorted(set(windows))}
+    return {w: mask_for(reach) for w, reach in reach_of.items()}

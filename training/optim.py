@@ -44,6 +44,7 @@ class Muon(torch.optim.Optimizer):
         compiled: bool = False,
     ) -> None:
         super().__init__(list(params), {"lr": lr, "beta": beta, "decay": decay})
+        self._lr: dict[torch.device, Tensor] = {}  # on the device, so that no step waits for a copy
         self._update: Any = torch.compile(muon_update, dynamic=False) if compiled else muon_update
 
     @torch.no_grad()
@@ -53,5 +54,5 @@ class Muon(torch.optim.Optimizer):
                 state = self.state[w]
                 if not state:
                     state["momentum"] = torch.zeros_like(w)
-                lr = torch.tensor(group["lr"], device=w.device)
+                lr = self._lr.setdefault(w.device, torch.zeros((), device=w.device)).fill_(group["lr"])
                 self._update(w, w.grad, state["momentum"], lr, group["beta"], group["decay"])

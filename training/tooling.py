@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from training.families import FAMILIES, Family, family_params
@@ -87,11 +87,8 @@ class Toolsmith:
 
     def tool(self, rng: random.Random) -> Tool:
         roll = rng.random()
-        if roll < 0.45:
-            return self.family(rng)
-        if roll < 0.75:
-            return self.api(rng)
-        return self.composed(rng)
+        tool = self.family(rng) if roll < 0.45 else self.api(rng) if roll < 0.75 else self.composed(rng)
+        return replace(tool, params=tuple(p.decorated(rng) for p in tool.params))
 
     def _name(self, rng: random.Random, base: str, style: str) -> str:
         """A tool name in the split; dots stay."""

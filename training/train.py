@@ -1,11 +1,11 @@
 """Trains a LaneFormer on generated conversations and prose. One command, seeded, resumable, logged as JSON lines.
 
-    python -m training.train --data build/nano --out build/run --seconds 480        # GPU, the schedule fits the time
-    python -m training.train --data build/nano --out build/run --steps 3000         # the same curve again
+    python -m training.train --data build/nano --out build/run --seconds 480   # the schedule fits the time
+    python -m training.train --data build/nano --out build/run --steps 3000    # the same curve again
 
-The learning rate warms up, stays, and falls to zero over the last part; progress is elapsed time over --seconds
-or step over --steps. --resume goes on from the newest state in --out. The final weights are exported as BF16
-or FP16 shards, and copied to every --export folder.
+The learning rate warms up, stays, and falls to zero over the last part; progress is elapsed time over
+--seconds or step over --steps. --resume goes on from the newest state in --out. The weights are exported as
+FP16 shards at every evaluation.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import torch
 
 from kogagent.spec import ModelSpec
 from training.data import ID_MASK, DataConfig, Packer, shards
-from training.model import LaneModel, block_masks, dense_masks
+from training.model import LaneModel, block_masks, dense_masks, reaches
 from training.optim import Muon
 from training.render import END_OF_TEXT, IGNORED, IM_END, SPECIAL, TRAINED
 
@@ -108,11 +108,12 @@ class Trainer:
         if self.gpu:
             from torch.nn.attention.flex_attention import create_block_mask
 
+            self._reaches = reaches(spec.windows, spec.context, device)
             self._make: Any = torch.compile(create_block_mask, dynamic=False)
 
     def masks(self, ids: torch.Tensor) -> dict[int, Any]:
         if self.gpu:
-            return block_masks(ids, self.spec.windows, END_OF_TEXT, self._make)
+            return block_masks(ids, self._reaches, END_OF_TEXT, self._make)
         return dict(dense_masks(ids, self.spec.windows, END_OF_TEXT))
 
     def step(self, rows: torch.Tensor, factor: float) -> torch.Tensor:
@@ -133,8 +134,8 @@ class Trainer:
 
     @torch.no_grad()
     def evaluate(self, rows: npt.NDArray[np.uint16]) -> dict[str, float]:
-        """Mean loss over trained tokens and over the rest; share of calls all of whose tokens are guessed right,
-        which is what greedy decoding would write exactly."""
+        """Mean loss over trained tokens and over the rest; share of calls all of whose tokens are guessed
+        right, which is what greedy decoding would write exactly."""
         sums = np.zeros(4)
         exact: list[bool] = []
         size = self.config.batch
@@ -261,7 +262,7 @@ def run(
     if device == "cuda":  # compile outside the clock: one step that changes nothing
         warm = torch.from_numpy(first_batch.astype(np.int32)).to(device)
         trainer.step(warm, 0.0)
-        trainer.restore({**trainer.state(), "step": trainer.step_number - 1})
+        trainer.step_number -= 1
         trainer.evaluate(held["train"][: config.batch])
         torch.cuda.synchronize()
         note(
