@@ -1,4 +1,4 @@
-"""Vocabularies for the grammar's tests: bytes alone, SmolLM2's own, and a Qwen-like one over the same merges."""
+"""Vocabularies for the grammar's tests: bytes alone, SmolLM2's own, and a Qwen-like one with its merges."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 
 from kogagent.spec import Vocabulary
 
-_QWEN_SPLIT = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+_QWEN_SPLIT = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
 
 
 def byte_vocabulary(*names: bytes) -> Vocabulary:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -21,20 +22,20 @@ from kogagent.errors import SchemaError
 
 BOUNDS = Bounds(string=100_000, key=100_000, properties=1000, items=1000, digits=40, open_objects=True)
 
+ESCAPE = re.compile(rb"\\(u[0-9a-fA-F]{0,3})?$")
+
 EXCUSED: dict[str, tuple[str, Callable[[bytes, bytes, bool], bool]]] = {
     "delete": (
         "U+007F is legal in JSON; llguidance never writes it",
         lambda t, before, ours: ours and b"\x7f" in t,
     ),
-    "name escapes": (
-        "unnamed properties have one spelling here, so that a listed name cannot come back in disguise",
-        lambda t, before, ours: not ours and (b"\\" in t or before.endswith(b"\\")),
+    "canonical escapes": (
+        "unnamed properties and patterns have one spelling here, so that no listed name comes back in disguise",
+        lambda t, before, ours: not ours and (b"\\" in t or bool(ESCAPE.search(before))),
     ),
     "escapes": (
         "all nine escapes are legal here; llguidance has no \\/ and takes few \\uXXXX",
-        lambda t, before, ours: (
-            ours and (b"\\u" in t or b"\\/" in t or (before.endswith(b"\\") and t[:1] in (b"u", b"/")))
-        ),
+        lambda t, before, ours: ours and (b"\\u" in t or b"\\/" in t or bool(ESCAPE.search(before))),
     ),
     "minus zero": (
         "llguidance starts -0 where no negative number is legal",
@@ -42,7 +43,7 @@ EXCUSED: dict[str, tuple[str, Callable[[bytes, bytes, bool], bool]]] = {
     ),
     "exponent": (
         "exponents have two digits here and none beside bounds, so that every number fits a double",
-        lambda t, before, ours: not ours and (t[:1] in b"eE0123456789+-"),
+        lambda t, before, ours: not ours and t[:1] in b"eE0123456789+-",
     ),
 }
 """name: (why, whether it excuses one token: its bytes, the text before it, ours alone or theirs alone)."""
@@ -84,7 +85,7 @@ def test_masks_equal_the_oracles_wherever_there_is_a_choice(rng: np.random.Gener
     seen: Counter[str] = Counter()
     seed = int(rng.integers(2**32))
     number = 0
-    while seen["schemas"] < 80:
+    while seen["schemas"] < 50:
         number += 1
         assert number < 5000
         source = random.Random(f"{seed}/{number}")
@@ -128,8 +129,9 @@ def test_masks_equal_the_oracles_wherever_there_is_a_choice(rng: np.random.Gener
                         assert excuse is not None, (seed, number, is_ours, piece, before, schema)
                         seen[excuse] += 1
             ours.advance(token)
-            if b"\x7f" in vocabulary.tokens[token] or not other.consume_token(token):
-                # Only what is excused may be refused there: a byte it does not write, a number it cuts.
-                assert b"\x7f" in vocabulary.tokens[token] or before[-1:] in b"\\0123456789.-+eE"
+            if not other.consume_token(token):
+                # Only what is excused may be refused there: a byte or an escape it does not write, a number.
+                known = b"\x7f" in vocabulary.tokens[token] or ESCAPE.search(before)
+                assert known or before[-1:] in b"0123456789.-+eE", (seed, number, before, token)
                 break
-    assert seen["choices"] > 500, seen
+    assert seen["choices"] > 150, seen
