@@ -12,7 +12,6 @@ import sys
 from dataclasses import asdict, dataclass
 
 from rich.console import Console
-from rich.table import Table
 
 _PACKAGES = {
     "torch": "the cpu and reference backends",
@@ -87,11 +86,10 @@ def show(*, json: bool) -> int:
         ("models", found.models),
     ):
         console.print(title, style="bold")
-        table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+        name, detail = (max(len(getattr(part, field)) for part in parts) for field in ("name", "detail"))
         for part in parts:
-            style = "green" if part.reason is None else "yellow"
-            table.add_row("  " + part.name, part.detail, part.reason or "", style=style)
-        console.print(table)
+            line = f"  {part.name:{name}}  {part.detail:{detail}}  {part.reason or ''}"
+            console.print(line.rstrip(), style="green" if part.reason is None else "yellow")
     if found.backend is None:
         console.print("no backend can run here", style="red")
         return 1

@@ -61,7 +61,6 @@ def as_json(event: AgentEvent) -> dict[str, Any]:
                 "output": result.output,
                 "reason": result.reason,
                 "turns": result.turns,
-                "calls": sum(len(getattr(message, "calls", ())) for message in result.messages),
                 "usage": asdict(result.usage),
                 "timings": asdict(result.timings),
                 "phases": [

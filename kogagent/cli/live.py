@@ -13,11 +13,10 @@ import time
 from typing import Protocol, TextIO
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from kogagent.cli.events import as_json
-from kogagent.cli.phases import cells, phases
+from kogagent.cli.phases import phases, table
 from kogagent.errors import KogagentError
 from kogagent.types import (
     AgentEvent,
@@ -72,6 +71,7 @@ class TextView:
 
     def __init__(self, console: Console) -> None:
         self._console = console
+        self._calls = 0
         self._open = ""  # the kind of text the cursor stands behind, "" at the start of a line
 
     def question(self, text: str, model: str) -> None:
@@ -90,6 +90,7 @@ class TextView:
             case CallDelta(_, text):
                 self._stream("call", text)
             case CallReady(call):
+                self._calls += 1
                 if not call.complete:
                     self._stream("failed", " (cut off)")
                 self._end_line()
@@ -112,19 +113,12 @@ class TextView:
         report(error)
 
     def _summary(self, result: RunResult) -> None:
-        calls = sum(len(getattr(message, "calls", ())) for message in result.messages)
         if result.reason != "finished":
             self._line(f"! stopped: {result.reason}", "failed")
-        table = Table(box=None, pad_edge=False, header_style="bold", title=None)
-        table.add_column("phase")
-        for name in ("time", "tokens", "tok/s"):
-            table.add_column(name, justify="right")
-        table.add_column("")
-        for phase in phases(result.usage, result.timings):
-            table.add_row(*cells(phase))
         self._console.print()
-        self._console.print(table)
-        self._line(f"{result.turns} turns, {calls} calls", "note")
+        for number, row in enumerate(table(phases(result.usage, result.timings))):
+            self._line(row, "note" if number else "text")
+        self._line(f"{result.turns} turns, {self._calls} calls", "note")
 
     def _stream(self, kind: str, text: str) -> None:
         if self._open and self._open != kind and kind != "failed":

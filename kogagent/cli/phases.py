@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kogagent.types import Timings, Usage
@@ -36,7 +37,20 @@ def phases(usage: Usage, timings: Timings) -> tuple[Phase, ...]:
     )
 
 
-def cells(phase: Phase) -> tuple[str, str, str, str, str]:
+def table(rows: Sequence[Phase]) -> list[str]:
+    """The lines of a table with its header, columns aligned."""
+    lines = [("phase", "time", "tokens", "tok/s", ""), *map(_cells, rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return [
+        "  ".join(
+            cell.rjust(width) if 0 < place < 4 else cell.ljust(width)
+            for place, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    ]
+
+
+def _cells(phase: Phase) -> tuple[str, str, str, str, str]:
     """A row as text: phase, time, tokens, tokens a second, note."""
     rate = phase.tokens_per_second
     return (

@@ -1,0 +1,263 @@
+"""The commands as a person or a script meets them: output, exit codes, one-line errors."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace, TracebackType
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from kogagent.cli import loading
+from kogagent.cli.app import app
+from kogagent.errors import ConfigError, InputError, ModelError
+from kogagent.loop.protocols import Model
+from kogagent.testing.models import ScriptedModel, ScriptedTurn, call
+from kogagent.types import Timings, Usage
+
+
+class _Loaded:
+    """What the commands need of an engine, around a scripted model."""
+
+    def __init__(self, model: ScriptedModel) -> None:
+        self.played = model
+        self.backend_name = "scripted"
+        self.spec = SimpleNamespace(parameters=135_000_000)
+        self.closed = False
+        self.sampling: Any = None
+
+    def model(self, *, sampling: Any = None) -> Model:
+        self.sampling = sampling
+        return self.played
+
+    def as_model(self) -> Model:
+        return self.played
+
+    def __enter__(self) -> _Loaded:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.closed = True
+
+
+def _load(monkeypatch: pytest.MonkeyPatch, *turns: Any, delta: int = 3) -> _Loaded:
+    engine = _Loaded(ScriptedModel(*turns, delta=delta))
+    monkeypatch.setattr(loading, "load_engine", lambda model, device, dtype: engine)
+    return engine
+
+
+def _run(*arguments: str, stdin: str | None = None) -> Result:
+    return CliRunner().invoke(app, list(arguments), input=stdin)
+
+
+def _events(result: Result) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+_TURNS = (
+    ScriptedTurn(
+        plan="Count the fossils.",
+        calls=(call("query", sql="SELECT COUNT(*) FROM fossils"),),
+        usage=Usage(prefilled_tokens=100, sampled_tokens=6, forced_tokens=20, steps=7),
+        timings=Timings(prefill_s=0.5, sampled_s=0.1, forced_s=0.02),
+    ),
+    ScriptedTurn(
+        text="There are 22 fossils.",
+        usage=Usage(reused_tokens=126, prefilled_tokens=9, sampled_tokens=8, steps=8),
+        timings=Timings(prefill_s=0.05, sampled_s=0.1),
+    ),
+)
+
+
+def test_a_demo_run_shows_plan_call_result_answer_and_phases(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = _load(monkeypatch, *_TURNS)
+    result = _run("demo", "--ask", "How many fossils are there?")
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    shown = [
+        "? How many fossils are there?",
+        "Count the fossils.",
+        '→ query {"sql": "SELECT COUNT(*) FROM fossils"}',
+        "← 22",
+        "There are 22 fossils.",
+    ]
+    places = [lines.index(text) for text in shown]
+    assert places == sorted(places)
+    rows = {line.split("  ")[0]: line.split() for line in lines[places[-1] :] if line}
+    assert rows["pre-fill"][1:5] == ["550.0", "ms", "109", "198"]
+    assert rows["sampled"][1:5] == ["200.0", "ms", "14", "70"]
+    assert {"forced", "tool", "loop", "whole run"} <= set(rows)
+    assert "126 reused" in result.stdout and "2 turns, 1 calls" in result.stdout
+    assert "\x1b" not in result.stdout, "a pipe gets plain text"
+    assert engine.closed
+
+
+def test_the_demo_without_a_question_asks_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    from kogagent.demo import DEFAULT_QUESTION
+
+    engine = _load(monkeypatch, *_TURNS)
+    assert _run("demo").exit_code == 0
+    asked = engine.played.requests[0]
+    assert getattr(asked.messages[-1], "text", "") == DEFAULT_QUESTION
+    assert asked.tool_choice == "required"
+
+
+def test_json_output_is_one_object_an_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    _load(monkeypatch, *_TURNS)
+    result = _run("demo", "--json", "--ask", "How many?")
+    events = _events(result)
+    kinds = [event["event"] for event in events]
+    assert kinds[0] == "run_started" and kinds[-1] == "run_finished"
+    assert {"plan_delta", "call_delta", "call_ready", "tool_finished", "text_delta", "turn_end"} <= set(kinds)
+    finished = next(event for event in events if event["event"] == "tool_finished")
+    assert (finished["name"], finished["status"], finished["text"]) == ("query", "ok", "22")
+    text = "".join(event["text"] for event in events if event["event"] == "text_delta")
+    assert text == events[-1]["output"] == "There are 22 fossils."
+    assert events[-1]["usage"]["sampled_tokens"] == 14
+    phases = {row["phase"]: row["seconds"] for row in events[-1]["phases"]}
+    whole = phases.pop("whole run")
+    assert sum(phases.values()) == pytest.approx(whole)
+    assert all(a["t"] <= b["t"] for a, b in itertools.pairwise(events))
+
+
+def test_run_uses_the_tools_that_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "named_tools.py").write_text(
+        "def add(a: int, b: int) -> int:\n    '''Add.'''\n    return a + b\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    engine = _load(monkeypatch, call("add", a=19, b=23), "It is 42.")
+    options = ("--tools", "named_tools:add", "--temperature", "0.5", "--seed", "7", "--system", "Be brief.")
+    result = _run("run", "some-model", "What is 19 + 23?", *options)
+    assert result.exit_code == 0, result.output
+    assert "← 42" in result.stdout and "It is 42." in result.stdout
+    assert (engine.sampling.temperature, engine.sampling.seed) == (0.5, 7)
+    first = engine.played.requests[0]
+    assert [spec.name for spec in first.tools] == ["add"]
+    assert getattr(first.messages[0], "text", "") == "Be brief."
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("no_such_module_here:add", "no_such_module_here"),
+        ("json:no_such_function", "no_such_function"),
+        (":add", "module:function"),
+        ("keyword", "no @tool"),
+    ],
+)
+def test_a_tool_that_cannot_be_loaded_is_bad_input_before_the_model_is(
+    monkeypatch: pytest.MonkeyPatch, name: str, said: str
+) -> None:
+    def never(*_: object) -> None:
+        raise AssertionError("the model was loaded first")
+
+    monkeypatch.setattr(loading, "load_engine", never)
+    result = _run("run", "some-model", "task", "--tools", name)
+    assert result.exit_code == 2
+    assert said in result.stderr and len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (InputError("no model 'x':\n it is no file"), 2),
+        (ConfigError("config.json: unknown field 'y'"), 2),
+        (ModelError("the logits are NaN"), 1),
+    ],
+)
+def test_errors_are_one_line_and_an_exit_code(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, code: int
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(loading, "load_engine", fail)
+    result = _run("demo")
+    assert result.exit_code == code
+    assert result.stderr == f"kogagent: {' '.join(str(error).split())}\n"
+    machine = _run("demo", "--json")
+    assert machine.exit_code == code
+    assert _events(machine)[-1]["event"] == "error"
+    assert _events(machine)[-1]["type"] == type(error).__name__
+
+
+def test_a_run_that_stops_at_a_limit_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    again = ScriptedTurn(calls=(call("list_files"),))
+    _load(monkeypatch, *[again] * 8)
+    result = _run("demo", "--ask", "Which files?")
+    assert result.exit_code == 1
+    assert "! stopped: repeated_call" in result.stdout
+
+
+def test_an_empty_task_is_bad_input() -> None:
+    result = _run("run", "some-model", "  ")
+    assert result.exit_code == 2 and "task is empty" in result.stderr
+
+
+def test_chat_keeps_the_conversation_until_an_empty_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = _load(monkeypatch, "Hello Ada.", "You are Ada.")
+    result = _run("chat", "some-model", stdin="I am Ada\nWho am I?\n\nnot read\n")
+    assert result.exit_code == 0, result.output
+    assert "Hello Ada." in result.stdout and "You are Ada." in result.stdout
+    texts = [getattr(message, "text", "") for message in engine.played.requests[1].messages]
+    assert texts == ["I am Ada", "Hello Ada.", "Who am I?"]
+
+
+def test_control_codes_of_a_model_do_not_reach_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    _load(monkeypatch, "red \x1b[31m [bold]text[/bold]", delta=0)
+    result = _run("chat", "some-model", stdin="hi\n\n")
+    assert "red �[31m [bold]text[/bold]" in result.stdout
+
+
+def test_doctor_says_which_backend_runs_and_why_not_another() -> None:
+    from kogagent.engine.backends import available
+
+    plain = _run("doctor")
+    machine = _run("doctor", "--json")
+    assert plain.exit_code == machine.exit_code == 0
+    found = json.loads(machine.stdout)
+    reasons = {part["name"]: part["reason"] for part in found["backends"]}
+    assert reasons == available()
+    assert found["backend"] == next(name for name, reason in reasons.items() if reason is None)
+    assert f'device="auto" runs: {found["backend"]}' in plain.stdout
+    for reason in reasons.values():
+        assert reason is None or reason in plain.stdout
+    assert {part["name"] for part in found["packages"]} >= {"torch", "cupy", "triton"}
+
+
+def test_doctor_names_the_package_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    import importlib.metadata
+
+    from kogagent.cli.doctor import examine
+
+    real = importlib.metadata.version
+
+    def version(name: str) -> str:
+        if name.startswith("cupy"):
+            raise importlib.metadata.PackageNotFoundError(name)
+        return real(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    cupy = next(part for part in examine().packages if part.name == "cupy")
+    assert cupy.detail == "missing" and "kogagent[cuda]" in (cupy.reason or "")
+
+
+def test_the_command_works_as_a_process_of_its_own() -> None:
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "kogagent", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    wrong = run("demo", "--model", "no-such-model")
+    assert wrong.returncode == 2
+    assert wrong.stderr.startswith("kogagent: no model 'no-such-model'") and "Traceback" not in wrong.stderr
+    assert wrong.stdout == ""
+    usage = run("run")
+    assert usage.returncode == 2 and "Traceback" not in usage.stderr
+    assert run("--help").returncode == 0
