@@ -197,7 +197,7 @@ async def test_bad_input_names_the_thing_and_the_engine_stays_usable(engine: Eng
         engine.stream("")
     with pytest.raises(InputError, match="lone surrogate"):
         engine.stream("a\ud800b")
-    with pytest.raises(InputError, match="must be a str, not bytes"):
+    with pytest.raises(InputError, match="must be a str or a list of messages"):
         engine.stream(b"abc")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="stop=''"):
         engine.stream("a", stop="")

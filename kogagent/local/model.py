@@ -56,7 +56,7 @@ class _Past:
     tools: tuple[ToolSpec, ...]
     prompt: tuple[int, ...]
     turn: tuple[int, ...]
-    said: str
+    said: tuple[str, ...]  # as it may stand in the message: a plan that was the answer may stand once
     calls: tuple[ToolCall, ...]
     next_call: int
 
@@ -68,7 +68,7 @@ class _Past:
         answer = messages[n]
         return (
             isinstance(answer, AssistantMessage)
-            and answer.plan + answer.text == self.said
+            and answer.plan + answer.text in self.said
             and answer.calls == self.calls
         )
 
@@ -151,6 +151,7 @@ class ModelTurn:
         self._render_s = 0.0
         self._counters = Counters()
         self._said: list[str] = []
+        self._answered: tuple[str, ...] = ()  # a plan that was the answer, told as both
         self._calls: list[ToolCall] = []
 
     def __aiter__(self) -> ModelTurn:
@@ -249,6 +250,7 @@ class ModelTurn:
         if self._plan_end in tokenizer.end_ids:
             # The model has nothing to do and has said so: what it wrote is its answer.
             self._tell(TextDelta(plan))
+            self._answered = (plan,)
             self._finish("stop")
             return
         if not plan.strip():
@@ -316,7 +318,7 @@ class ModelTurn:
             self._tools,
             self._prompt,
             ids[len(self._prompt) :],
-            "".join(self._said),
+            ("".join(self._said), *self._answered),
             tuple(self._calls),
             self._first_call + len(self._calls),
         )

@@ -16,7 +16,8 @@ ToolChoice: TypeAlias = Literal["auto", "none", "required"] | str
 class TurnRequest:
     """One model turn, wholly described.
 
-    plan_tokens: 0 for no planning phase, else the budget of the short text phase before the act.
+    plan_tokens: 0 for no planning phase, else the budget of the short text phase before the act. A plan that
+    ends the turn is its answer: the same text follows as TextDelta.
     output_schema: when set, the turn's text is JSON of this schema (unless the model calls a tool).
     """
 

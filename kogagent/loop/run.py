@@ -309,7 +309,8 @@ class _Said:
     def message(self) -> AssistantMessage:
         """The turn. Text in front of a call is the plan for it."""
         if not self._calls:
-            return AssistantMessage("".join(self._before), "".join(self._plan))
+            text, plan = "".join(self._before), "".join(self._plan)
+            return AssistantMessage(text, "" if plan == text else plan)  # a plan that was the answer already
         return AssistantMessage(
             "".join(self._after), "".join((*self._plan, *self._before)), tuple(self._calls)
         )

@@ -27,8 +27,7 @@ TEMPLATE = """\
 {% elif message.role == 'assistant' %}<|im_start|>assistant
 {{ message.content or '' }}
 {%- for call in message.tool_calls or [] %}
-{%- if not loop.first or message.content %}
-{% endif %}<tool_call>
+{{ '\\n' if not loop.first or message.content }}<tool_call>
 {"name": "{{ call.function.name }}", "arguments": {{ call.function.arguments | tojson }}}
 </tool_call>
 {%- endfor %}<|im_end|>
