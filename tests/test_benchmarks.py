@@ -1,0 +1,85 @@
+"""What benchmarks share: medians, interleaving, the form of a record. Nothing here is timed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.common import Figure, append, interleave, make_record, show
+from benchmarks.decode import Case, decode_run, find_model
+from kogagent.engine.backends.cpu import CpuBackend
+from kogagent.engine.weights import Checkpoint, random_tensors
+from kogagent.errors import InputError
+from kogagent.spec import ModelSpec
+
+FIELDS = [
+    "bench", "case", "backend", "metric", "value", "limit", "share", "peers", "repeats", "min", "max",
+    "card", "driver", "torch", "commit", "date", "note",
+]  # fmt: skip
+
+
+def test_runs_take_turns_and_warm_up_does_not_count() -> None:
+    order: list[str] = []
+
+    def run(name: str, values: list[float]) -> Callable[[], float]:
+        def once() -> float:
+            order.append(name)
+            return values.pop(0)
+
+        return once
+
+    figures = interleave({"a": run("a", [99, 5, 1, 4, 2, 3]), "b": run("b", [0, 7, 7, 7, 7, 8])})
+    assert order == ["a", "b"] * 6
+    assert figures["a"].samples == (5, 1, 4, 2, 3)
+    assert (figures["a"].value, figures["a"].min, figures["a"].max) == (3, 1, 5)
+    assert figures["b"].value == 7
+
+
+def test_fewer_than_five_repeats_are_refused() -> None:
+    with pytest.raises(ValueError, match="repeats=4"):
+        interleave({"a": lambda: 1.0}, repeats=4)
+
+
+def test_a_record_is_one_json_line_with_every_field(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    figure = Figure((10.0, 30.0, 20.0, 1.0 / 3, 40.0))
+    record = make_record(
+        "decode", "nano/fp16", "cpu", "tok_s", figure, limit=Figure((80.0,)), peers={"theirs": 10.0}, note="n"
+    )
+    bare = make_record("overhead", "20 turns", "-", "us_per_turn", figure)
+    append([record, bare], tmp_path)
+    append([record], tmp_path)
+    lines = (tmp_path / "decode.jsonl").read_text().splitlines()
+    assert len(lines) == 2 and lines[0] == lines[1]
+    written = json.loads(lines[0])
+    assert list(written) == FIELDS
+    assert (written["value"], written["limit"], written["share"], written["repeats"]) == (20.0, 80.0, 0.25, 5)
+    assert written["peers"] == {"theirs": 10.0} and written["min"] == 0.333333
+    assert written["card"] and written["torch"] and written["date"].endswith("Z")
+    plain = json.loads((tmp_path / "overhead.jsonl").read_text())
+    assert (plain["limit"], plain["share"], plain["peers"]) == (None, None, {})
+    show([record, bare])
+    printed = capsys.readouterr().out
+    assert "theirs 10 (2.00x)" in printed and "25%" in printed and "20 turns" in printed
+
+
+def test_a_decode_run_takes_every_token_on_a_fresh_prompt(rng: np.random.Generator) -> None:
+    spec = ModelSpec(
+        vocab_size=40, dim=16, n_layers=2, n_heads=2, n_kv_heads=2, head_dim=8, ffn_dim=16, context=32
+    )
+    checkpoint = Checkpoint(spec, random_tensors(spec, int(rng.integers(2**31))))
+    case = Case("tiny", checkpoint, context=8, tokens=5, repeats=5)
+    assert case.prompt(rng) != case.prompt(rng)
+    assert decode_run(CpuBackend(spec, checkpoint.tensors), case, rng)() > 0
+
+
+def test_a_model_that_is_nowhere_is_refused(tmp_path: Path) -> None:
+    assert find_model(str(tmp_path)) == tmp_path
+    assert find_model("smollm2-135m").suffix == ".gguf"
+    with pytest.raises(InputError, match="nano-nano"):
+        find_model("nano-nano")
