@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -17,8 +18,10 @@ from kogagent.engine.engine import EngineCore
 from kogagent.engine.sampling import SamplingParams
 from kogagent.errors import ContextError, InputError, ModelError, SchemaError
 from kogagent.local import Engine, LocalModel
+from kogagent.loop.agent import Agent
 from kogagent.loop.protocols import ClosingModel, Model, ModelSource, TurnRequest
 from kogagent.testing.backends import ToyBackend
+from kogagent.testing.conformance import check_model
 from kogagent.testing.tiny import TINY_CHAT, write_tiny_model
 from kogagent.tokenizer import Tokenizer
 from kogagent.types import (
@@ -447,3 +450,52 @@ async def test_messages_stream_through_the_template(stage: Callable[..., Stage])
     assert stream.usage.prompt_tokens == len(Chat(one.engine.tokenizer).render(ASK))
     with pytest.raises(InputError, match="the list of messages is empty"):
         one.engine.stream([])
+
+
+async def test_it_keeps_the_loops_contract(folder: Path) -> None:
+    async with Engine.load(folder, device="cpu", dtype="float32") as engine:
+        made: list[LocalModel] = []
+
+        def make() -> LocalModel:
+            made.append(engine.model(sampling=SamplingParams(temperature=1.0, seed=len(made))))
+            return made[-1]
+
+        await check_model(make, reuses=True)
+        for model in made:
+            await model.aclose()
+
+
+async def test_two_agents_share_one_engine(stage: Callable[..., Stage]) -> None:
+    one = stage(f"I look.\n{CALL}", "It is warm.")
+    asked: list[str] = []
+
+    async def weather(city: str, unit: Literal["c", "f"]) -> str:
+        """The weather of a city."""
+        asked.append(city)
+        return f"12 degrees {unit}"
+
+    agents = [Agent(one.engine, [weather], instructions=f"Be number {i}.", plan=20) for i in range(2)]
+    results = await asyncio.gather(*(agent.run("Is it warm in Oslo?") for agent in agents))
+    for result in results:
+        assert result.output == "It is warm."
+        assert result.turns == 2 and result.reason == "finished"
+        assert result.usage.reused_tokens > result.usage.forced_tokens > 50
+        plans = [m.plan for m in result.messages if isinstance(m, AssistantMessage)]
+        assert plans == ["I look.", ""]
+    assert asked == ["Oslo", "Oslo"]
+    assert one.engine.usage.completion_tokens == sum(r.usage.completion_tokens for r in results)
+
+
+async def test_an_agent_left_early_leaves_an_idle_engine(stage: Callable[..., Stage]) -> None:
+    for _ in range(20):
+        one = stage(CALL, "It is warm.")
+        async with Agent(one.engine, [weather_of]).stream("Is it warm?") as events:
+            async for _event in events:
+                break
+        jobs = one.engine._core._worker._queue.jobs
+        assert await one.engine._core._worker.call(lambda jobs=jobs: len(jobs)) == 1  # type: ignore[misc]
+
+
+def weather_of(city: str) -> str:
+    """The weather of a city."""
+    return f"{city}: 12"
