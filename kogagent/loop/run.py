@@ -85,7 +85,8 @@ class Run:
         self._turns = 0
         self._calls = 0
         self._usage = Usage()
-        self._timings = Timings()
+        self._timings = Timings()  # of the model; its wall time is not the run's
+        self._tool_s = 0.0
         self._failures: list[ToolFinished] = []
         self._asked_again = 0
         self._calls_cut = False
@@ -109,7 +110,7 @@ class Run:
             finish.output,
             tuple(self._transcript.messages),
             self._usage,
-            replace(self._timings, wall_s=wall),
+            replace(self._timings, tool_s=self._tool_s, wall_s=wall),
             self._turns,
             finish.reason,
             tuple(self._failures),
@@ -191,7 +192,7 @@ class Run:
             raise ModelError("the model's turn was cancelled, and not by this run. Was the engine closed?")
         message = said.message()
         self._usage += end.usage
-        self._timings += replace(end.timings, tool_s=0.0, wall_s=0.0)
+        self._timings += end.timings
         self._last_text = message.text
         self._transcript.append(message)
         return message, end
@@ -221,7 +222,7 @@ class Run:
                 else:
                     for result in self._transcript.close_calls(only=call.id):
                         self._sink.put(ToolFinished(call, result, 0.0))
-            self._timings += Timings(tool_s=_covered(spans))
+            self._tool_s += _covered(spans)
 
     async def _together(
         self,

@@ -14,13 +14,20 @@ def to_text(value: Any, limit: int) -> str:
     Raises whatever the value's own conversion raises.
     """
     if not isinstance(value, str):
-        plain = value if value is None or type(value) in (bool, int, float) else _plain(value)
-        value = plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
+        try:
+            value = _encode(value)
+        except TypeError:  # keys that are no text
+            value = _encode(_plain(value))
+        if value[:1] == '"':
+            value = json.loads(value)  # a date, say: text as it is
     return clean(shorten(value, limit))
 
 
 def _plain(value: Any) -> Any:
     return to_jsonable_python(value, fallback=str, bytes_mode="base64", inf_nan_mode="constants")
+
+
+_encode = json.JSONEncoder(ensure_ascii=False, default=_plain).encode
 
 
 def shorten(text: str, limit: int) -> str:

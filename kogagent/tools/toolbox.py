@@ -15,7 +15,7 @@ import math
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from kogagent.errors import InputError, Retry, ToolFailed
 from kogagent.tools.results import clean, shorten, to_text
@@ -24,6 +24,7 @@ from kogagent.tools.threads import Threads
 from kogagent.tools.tool import Tool, collect, seconds
 from kogagent.types import ResultStatus, RunContext, ToolCall, ToolOutcome, ToolResult, ToolSpec
 
+T = TypeVar("T")
 _log = logging.getLogger("kogagent.tools")
 _ERROR_CHARS = 400
 
@@ -34,6 +35,16 @@ class _Returned:
 
     text: str = ""
     error: BaseException | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    """An awaitable that came out of a thread."""
+
+    value: Awaitable[Any]
+
+    def give(self) -> Awaitable[Any]:
+        return self.value
 
 
 class Toolbox:
@@ -105,40 +116,28 @@ class Toolbox:
         return ToolOutcome(ToolResult(call.id, call.name, returned.text), started, ended)
 
     async def _run(self, ready: _Ready, function: Callable[[], Any]) -> _Returned | None:
-        """The function's result; None when it ran out of time."""
+        """The function's result; None when it ran out of time. Whatever happens, it is over afterwards."""
+        loop = asyncio.get_running_loop()
         limit = seconds(ready.timeout)
-        if ready.is_async:
-            return await self._awaited(function, limit, ready)
-        end = math.inf if limit is None else time.monotonic() + limit
-        returned = await self._within(
-            self._threads.submit(lambda: _in_thread(function, ready.limit)), limit, ready
-        )
-        if isinstance(returned, _Returned) or returned is None:
-            return returned
-        # A sync function that gave an awaitable: it is finished on the loop, in the time that is left.
-        left = None if limit is None else max(end - time.monotonic(), 0.0)
-        return await self._awaited(lambda: returned, left, ready)
-
-    async def _awaited(
-        self, function: Callable[[], Awaitable[Any]], limit: float | None, ready: _Ready
-    ) -> _Returned | None:
-        task = asyncio.ensure_future(_on_loop(function, ready.limit))
-        returned: _Returned | None = await self._within(task, limit, ready)
-        return returned
-
-    async def _within(self, future: asyncio.Future[Any], limit: float | None, ready: _Ready) -> Any:
-        """The future's value, or None when time ran out. Whatever happens, the future is over afterwards."""
+        end = math.inf if limit is None else loop.time() + limit
+        if not ready.is_async:
+            future = self._threads.submit(lambda: _in_thread(function, ready.limit))
+            returned = await _until(future, end)
+            if not isinstance(returned, _Pending):
+                return returned
+            function = returned.give  # a sync function that gave an awaitable: it is finished on the loop
+        # The task answers through a future of its own: waiting for the task itself would pass a cancellation
+        # on to the tool and then depend on the tool's goodwill.
+        answer: asyncio.Future[_Returned | None] = loop.create_future()
+        task = loop.create_task(_on_loop(function, ready.limit, answer))
         try:
-            done, _ = await asyncio.wait((future,), timeout=limit)
+            returned = await _until(answer, end)
         except asyncio.CancelledError:
-            await self._stop(future, ready)
+            await self._stop(task, ready)
             raise
-        if not done:
-            await self._stop(future, ready)
-            return None
-        if future.cancelled():  # by its own doing: nobody cancelled this call
-            return _Returned(error=asyncio.CancelledError("the tool cancelled itself"))
-        return future.result()
+        if returned is None:
+            await self._stop(task, ready)
+        return returned
 
     async def _stop(self, future: asyncio.Future[Any], ready: _Ready) -> None:
         """Cancel and wait, for a bounded time and whatever further cancellation arrives; then re-raise it."""
@@ -211,20 +210,42 @@ def _told(call: ToolCall, status: ResultStatus, text: str) -> ToolOutcome:
     return ToolOutcome(ToolResult(call.id, call.name, clean(text), status))
 
 
-async def _on_loop(function: Callable[[], Awaitable[Any]], limit: int) -> _Returned:
+async def _until(answer: asyncio.Future[T], end: float) -> T:
+    """The answer, or None, which T must allow, at loop time `end`."""
+    if end == math.inf:
+        return await answer
+    timer = answer.get_loop().call_at(end, _expire, answer)
+    try:
+        return await answer
+    finally:
+        timer.cancel()
+
+
+def _expire(answer: asyncio.Future[Any]) -> None:
+    if not answer.done():
+        answer.set_result(None)
+
+
+async def _on_loop(
+    function: Callable[[], Awaitable[Any]], limit: int, answer: asyncio.Future[_Returned | None]
+) -> None:
     # SystemExit would end the event loop if it left a task; KeyboardInterrupt, the user's own, must.
     try:
-        return _Returned(to_text(await function(), limit))
-    except (asyncio.CancelledError, KeyboardInterrupt):
+        returned = _Returned(to_text(await function(), limit))
+    except KeyboardInterrupt:
         raise
     except BaseException as error:
-        return _Returned(error=error)
+        returned = _Returned(error=error)
+    if not answer.done():  # else nobody waits any more: cancelled, or out of time
+        answer.set_result(returned)
 
 
-def _in_thread(function: Callable[[], Any], limit: int) -> Any:
+def _in_thread(function: Callable[[], Any], limit: int) -> _Returned | _Pending | None:
     try:
         value = function()
-        return value if inspect.isawaitable(value) else _Returned(to_text(value, limit))
+        if inspect.isawaitable(value):
+            return _Pending(value)
+        return _Returned(to_text(value, limit))
     except BaseException as error:
         return _Returned(error=error)
 

@@ -62,7 +62,7 @@ def test_json_lines_give_back_the_transcript_and_can_be_appended_to() -> None:
 
 
 def test_json_lines_cut_at_any_byte_give_a_consistent_prefix() -> None:
-    history = [
+    history: list[Message] = [
         UserMessage("go"),
         AssistantMessage("", "p", CALLS),
         *map(result, CALLS),
