@@ -167,10 +167,9 @@ class Toolbox:
         said = clean(shorten(str(error), _ERROR_CHARS))
         status: ResultStatus = "failed"
         if isinstance(error, Retry):
-            status, text = (
-                "retry",
-                f"{said or 'The arguments cannot be used.'} Correct the call and try again.",
-            )
+            said = said or "The arguments cannot be used."
+            said += "" if said.endswith((".", "!", "?")) else "."
+            status, text = "retry", f"{said} Correct the call and try again."
         elif isinstance(error, ToolFailed):
             text = f"{call.name} failed: {said}" if said else f"{call.name} failed."
         else:
