@@ -93,6 +93,7 @@ class Packer:
                     return ids
 
 
+AHEAD = 16  # shards that may wait for use
 _packer: Packer | None = None
 
 
@@ -112,9 +113,19 @@ def shards(config: DataConfig, workers: int, first: int, count: int) -> Iterator
         packer = Packer(config)
         yield from (packer.shard(i) for i in range(first, first + count))
         return
-    context = multiprocessing.get_context("spawn")
+    # forked before the device is touched: nothing is imported twice
+    context = multiprocessing.get_context("fork")
+    room = context.Semaphore(AHEAD + workers)
+
+    def numbers() -> Iterator[int]:
+        for i in range(first, first + count):
+            room.acquire()
+            yield i
+
     with context.Pool(workers, _start, (config,)) as pool:
-        yield from pool.imap(_make, range(first, first + count))
+        for shard in pool.imap(_make, numbers()):
+            yield shard
+            room.release()
 
 
 def prose_ids(prose: Path, tokenizer: Any) -> Ids:

@@ -77,7 +77,39 @@ def convert(value: float, unit: str, to: str) -> float:
 
 # ── facts ────────────────────────────────────────────────────────────────────────────────────
 
-PLACES = ["lighthouse", "farm", "bakery", "shipyard", "quarry", "mill", "orchard", "hospital", "theatre", "library", "station", "ferry", "harbour", "castle", "hotel", "winery", "workshop", "brewery", "school", "garden", "observatory", "mine", "dairy", "camp", "market", "abbey", "foundry", "zoo", "refinery", "vineyard", "aquarium"]
+PLACES = [
+    "lighthouse",
+    "farm",
+    "bakery",
+    "shipyard",
+    "quarry",
+    "mill",
+    "orchard",
+    "hospital",
+    "theatre",
+    "library",
+    "station",
+    "ferry",
+    "harbour",
+    "castle",
+    "hotel",
+    "winery",
+    "workshop",
+    "brewery",
+    "school",
+    "garden",
+    "observatory",
+    "mine",
+    "dairy",
+    "camp",
+    "market",
+    "abbey",
+    "foundry",
+    "zoo",
+    "refinery",
+    "vineyard",
+    "aquarium",
+]
 
 # quantity | sentences with {o} object, {n}, {u} | questions | objects
 FACTS = [
@@ -436,8 +468,54 @@ ROLE_ARGS = {
         "to": "to to_unit target target_unit unit_to",
     },
 }
-TABLE_ITEMS = ["fossil", "painting", "lamp", "boat", "tree", "engine", "book", "bottle", "tool", "coin", "chair", "plant", "machine", "instrument", "sample", "vase", "horse", "clock", "cheese", "parcel", "photo", "map", "statue", "tile", "robot", "toy", "stamp", "kite", "drum"]
-GROUP_ITEMS = ["expedition", "team", "factory", "harbour", "region", "supplier", "branch", "club", "ward", "district", "course", "ship", "gallery", "farm", "store"]
+TABLE_ITEMS = [
+    "fossil",
+    "painting",
+    "lamp",
+    "boat",
+    "tree",
+    "engine",
+    "book",
+    "bottle",
+    "tool",
+    "coin",
+    "chair",
+    "plant",
+    "machine",
+    "instrument",
+    "sample",
+    "vase",
+    "horse",
+    "clock",
+    "cheese",
+    "parcel",
+    "photo",
+    "map",
+    "statue",
+    "tile",
+    "robot",
+    "toy",
+    "stamp",
+    "kite",
+    "drum",
+]
+GROUP_ITEMS = [
+    "expedition",
+    "team",
+    "factory",
+    "harbour",
+    "region",
+    "supplier",
+    "branch",
+    "club",
+    "ward",
+    "district",
+    "course",
+    "ship",
+    "gallery",
+    "farm",
+    "store",
+]
 CATEGORY = {
     "kind": "glass wood iron stone paper clay silver wool bone shell fern fish amber copper",
     "color": "red blue green white black grey brown yellow",
@@ -1131,20 +1209,66 @@ def sql_chain(rng: random.Random, world: World, roles: list[str]) -> Chain | Non
         asks, up, down = SAID[num]
         owner = rng.choice([name, name, f"the {item} {name}"])
         natural = [a.format(n=owner) for a in asks]
-        forms.append((natural, f"SELECT {num} FROM {t} WHERE {key} = {q(name)}", lambda v: f"The {said} of {name} is {v}."))
+        forms.append(
+            (
+                natural,
+                f"SELECT {num} FROM {t} WHERE {key} = {q(name)}",
+                lambda v: f"The {said} of {name} is {v}.",
+            )
+        )
         forms.append((natural, f"SELECT {num} FROM {t} WHERE {key} = {q(name)}", lambda v: f"{name}: {v}."))
         if up:
             top, way = (up, " DESC") if high else (down, "")
-            asks = [f"Which {item} is the {top}?", f"What is the {top} {item}?", f"Name the {top} {item}.", f"Find the {top} {item}."]
-            forms.append((asks, f"SELECT {key} FROM {t} ORDER BY {num}{way} LIMIT 1", lambda v: f"The {top} {item} is {v}."))
-            asks = [f"Which is the {top} {item} {where}?", f"What is the {top} {item} {where}?", f"Name the {top} {item} {where}.", f"Of the {items} {where}, which is the {top}?"]
-            forms.append((asks, f"SELECT {key} FROM {t} WHERE {cat} = {q(val)} ORDER BY {num}{way} LIMIT 1", lambda v: f"The {top} {item} {where} is {v}."))
+            asks = [
+                f"Which {item} is the {top}?",
+                f"What is the {top} {item}?",
+                f"Name the {top} {item}.",
+                f"Find the {top} {item}.",
+            ]
+            forms.append(
+                (
+                    asks,
+                    f"SELECT {key} FROM {t} ORDER BY {num}{way} LIMIT 1",
+                    lambda v: f"The {top} {item} is {v}.",
+                )
+            )
+            asks = [
+                f"Which is the {top} {item} {where}?",
+                f"What is the {top} {item} {where}?",
+                f"Name the {top} {item} {where}.",
+                f"Of the {items} {where}, which is the {top}?",
+            ]
+            forms.append(
+                (
+                    asks,
+                    f"SELECT {key} FROM {t} WHERE {cat} = {q(val)} ORDER BY {num}{way} LIMIT 1",
+                    lambda v: f"The {top} {item} {where} is {v}.",
+                )
+            )
     if table.columns[cat] == "person":
-        asks = [f"Who is the {cat} of {name}?", f"Who was {cat} of the {item} {name}?", f"Name the {cat} of {name}.", f"Which person is {cat} of {name}?"]
-        forms.append((asks, f"SELECT {cat} FROM {t} WHERE {key} = {q(name)}", lambda v: f"The {cat} of {name} is {v}."))
+        asks = [
+            f"Who is the {cat} of {name}?",
+            f"Who was {cat} of the {item} {name}?",
+            f"Name the {cat} of {name}.",
+            f"Which person is {cat} of {name}?",
+        ]
+        forms.append(
+            (asks, f"SELECT {cat} FROM {t} WHERE {key} = {q(name)}", lambda v: f"The {cat} of {name} is {v}.")
+        )
     if table.columns[cat] == "category":
-        asks = [f"How many {val} {items} are there?", f"Count the {val} {items}.", f"How many {items} are {val}?", f"Number of {val} {items}?"]
-        forms.append((asks, f"SELECT COUNT(*) FROM {t} WHERE {cat} = {q(val)}", lambda v: f"There are {v} {val} {items}."))
+        asks = [
+            f"How many {val} {items} are there?",
+            f"Count the {val} {items}.",
+            f"How many {items} are {val}?",
+            f"Number of {val} {items}?",
+        ]
+        forms.append(
+            (
+                asks,
+                f"SELECT COUNT(*) FROM {t} WHERE {cat} = {q(val)}",
+                lambda v: f"There are {v} {val} {items}.",
+            )
+        )
     if len(nums) > 1 and {"price", "cost"} & set(nums) and {"stock", "sold", "days", "seats"} & set(nums):
         p = next(c for c in nums if c in ("price", "cost"))
         s = next(c for c in nums if c in ("stock", "sold", "days", "seats"))

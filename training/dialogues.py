@@ -210,7 +210,9 @@ class Writer:
         """'And for Oslo?': the last call again with one argument changed."""
         tool = next(t for t in given if t.name == task.calls[-1][0])
         spoken = task.spoken[-1]
-        varied = [p for p in tool.params if p.name in spoken and p.schema["type"] in ("string", "integer", "number")]
+        varied = [
+            p for p in tool.params if p.name in spoken and p.schema["type"] in ("string", "integer", "number")
+        ]
         if not varied or rng.random() < 0.4:
             return None
         p = rng.choice(varied)
@@ -218,7 +220,14 @@ class Writer:
         said = new[p.name].text
         ask = pick(
             rng,
-            ["And {v}?", "What about {v}?", "Now the same for {v}.", "The same with {v}, please.", "Do it again with {p} {v}.", "And with {p} {v}?"],
+            [
+                "And {v}?",
+                "What about {v}?",
+                "Now the same for {v}.",
+                "The same with {v}, please.",
+                "Do it again with {p} {v}.",
+                "And with {p} {v}?",
+            ],
             self.split,
         ).format(v=said, p=words(p.name))
         return Task(ask, ((tool.name, plain(new)),), (new,))
@@ -324,7 +333,21 @@ class Writer:
                     pools.noun(rng)
                     if rng.random() < 0.5
                     else rng.choice(
-                        ["status", "price", "name", "temperature", "id", "date", "total", "count", "owner", "city", "rating", "distance", "duration"]
+                        [
+                            "status",
+                            "price",
+                            "name",
+                            "temperature",
+                            "id",
+                            "date",
+                            "total",
+                            "count",
+                            "owner",
+                            "city",
+                            "rating",
+                            "distance",
+                            "duration",
+                        ]
                     ),
                 ): scalar()
                 for _ in range(rng.randint(1, 4))

@@ -325,7 +325,18 @@ Open a ticket "{title}": {description}[ Priority {priority}.][ Labels: {labels}.
 ROOMS = "kitchen bedroom living room bathroom office hallway garage cellar attic nursery".replace(
     "living room", "living_room"
 ).split()
-TEAM_NAMES = ["Rovers", "United", "Hawks", "Lions", "Wanderers", "Tigers", "Sharks", "Falcons", "Rangers", "Comets"]
+TEAM_NAMES = [
+    "Rovers",
+    "United",
+    "Hawks",
+    "Lions",
+    "Wanderers",
+    "Tigers",
+    "Sharks",
+    "Falcons",
+    "Rangers",
+    "Comets",
+]
 TASK_VERBS = "buy call clean fix water order collect check pay write to visit pack print return".replace(
     "write to", "write_to"
 ).split()

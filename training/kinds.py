@@ -41,7 +41,36 @@ def pick(rng: random.Random, options: Sequence[str], split: Split) -> str:
     return choice
 
 
-_PREFIXES = ["the", "target", "new", "source", "base", "first", "main", "input", "given", "event", "item", "record", "request", "user", "search", "order", "my", "object", "local", "current", "selected", "primary", "default", "custom", "final", "start", "raw", "query"]
+_PREFIXES = [
+    "the",
+    "target",
+    "new",
+    "source",
+    "base",
+    "first",
+    "main",
+    "input",
+    "given",
+    "event",
+    "item",
+    "record",
+    "request",
+    "user",
+    "search",
+    "order",
+    "my",
+    "object",
+    "local",
+    "current",
+    "selected",
+    "primary",
+    "default",
+    "custom",
+    "final",
+    "start",
+    "raw",
+    "query",
+]
 _SUFFIXES = ["value", "param", "field", "input", "arg", "data", "option", "setting", "spec", "info"]
 
 
@@ -158,7 +187,20 @@ def _described(schema: dict[str, Any], about: str) -> dict[str, Any]:
     return {**schema, "description": about} if about else dict(schema)
 
 
-MONTHS = ["January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December"]
+MONTHS = [
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+]
 DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
 
 
@@ -191,7 +233,21 @@ def clock(rng: random.Random) -> Spoken:
     return Spoken(value, rng.choice([value, value, twelve, twelve]))
 
 
-_SMALL = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
+_SMALL = [
+    "zero",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
+]
 
 
 def integer(rng: random.Random, low: int, high: int) -> Spoken:
@@ -259,7 +315,11 @@ def identifier(rng: random.Random, pools: Pools) -> str:
 
 def file_path(rng: random.Random, pools: Pools) -> str:
     stem = re.sub(r"[^a-z0-9]+", rng.choice("_-"), pools.topic(rng).lower()).strip("_-") or "notes"
-    name = stem + "." + rng.choice(["txt", "md", "csv", "json", "py", "pdf", "png", "log", "xml", "yaml", "docx", "html"])
+    name = (
+        stem
+        + "."
+        + rng.choice(["txt", "md", "csv", "json", "py", "pdf", "png", "log", "xml", "yaml", "docx", "html"])
+    )
     shape = rng.random()
     if shape < 0.5:
         return name
@@ -588,10 +648,18 @@ class Kinds:
             schema = {"type": "number"}
             draw = lambda r: number(r, low, high)  # noqa: E731
         elif roll < 0.80:
-            base = rng.choice(["date", "start_date", "due_date", "day", "deadline", "departure_date", "birthday", "when"])
+            base = rng.choice(
+                ["date", "start_date", "due_date", "day", "deadline", "departure_date", "birthday", "when"]
+            )
             about = pick(
                 rng,
-                ["The date.", "Date as YYYY-MM-DD.", "When, as YYYY-MM-DD.", "The day (YYYY-MM-DD).", "ISO date."],
+                [
+                    "The date.",
+                    "Date as YYYY-MM-DD.",
+                    "When, as YYYY-MM-DD.",
+                    "The day (YYYY-MM-DD).",
+                    "ISO date.",
+                ],
                 split,
             )
             schema = {"type": "string", "format": "date"} if rng.random() < 0.6 else {"type": "string"}
@@ -634,7 +702,21 @@ class Kinds:
             return self.boolean(
                 rng,
                 rng.choice(
-                    ["include_details", "notify", "urgent", "public", "recursive", "verbose", "overwrite", "include_tax", "compress", "dry_run", "remote", "active", "shuffle"]
+                    [
+                        "include_details",
+                        "notify",
+                        "urgent",
+                        "public",
+                        "recursive",
+                        "verbose",
+                        "overwrite",
+                        "include_tax",
+                        "compress",
+                        "dry_run",
+                        "remote",
+                        "active",
+                        "shuffle",
+                    ]
                 ),
                 "",
                 style,
@@ -754,7 +836,20 @@ class Kinds:
     def nested(self, rng: random.Random, style: str, required: bool) -> Param:
         """An object with two or three fields of other kinds."""
         base = rng.choice(
-            ["filter", "options", "address", "range", "settings", "customer", "contact", "item", "config", "details", "shipping", "metadata"]
+            [
+                "filter",
+                "options",
+                "address",
+                "range",
+                "settings",
+                "customer",
+                "contact",
+                "item",
+                "config",
+                "details",
+                "shipping",
+                "metadata",
+            ]
         )
         fields: dict[str, Param] = {}
         for _ in range(rng.randint(2, 3)):

@@ -37,7 +37,30 @@ PROSE_PACKAGES = {
     "huggingface_hub": "Apache-2.0",
 }
 PROSE_EXCLUDED = {"hypothesis"}  # not permissive enough; named so that the reason is on record
-LOCALES = ["en", "en", "en", "en", "de", "fr", "es", "it", "pl", "ru", "ja", "zh", "ko", "el", "tr", "pt-br", "sv", "cs", "uk", "nl", "da", "fi"]
+LOCALES = [
+    "en",
+    "en",
+    "en",
+    "en",
+    "de",
+    "fr",
+    "es",
+    "it",
+    "pl",
+    "ru",
+    "ja",
+    "zh",
+    "ko",
+    "el",
+    "tr",
+    "pt-br",
+    "sv",
+    "cs",
+    "uk",
+    "nl",
+    "da",
+    "fi",
+]
 
 
 def clean(text: str) -> str:

@@ -4,13 +4,14 @@
     python -m training.train --data build/nano --out build/run --steps 3000    # the same curve again
 
 The learning rate warms up, stays, and falls to zero over the last part; progress is elapsed time over
---seconds or step over --steps. --resume goes on from the newest state in --out. The weights are exported as
+--seconds or step over --steps. --resume keeps the whole state in --out and goes on from it. The weights are exported as
 FP16 shards at every evaluation.
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
 import json
 import math
 import shutil
@@ -68,7 +69,7 @@ class TrainConfig:
     warmup: float = 0.015
     cooldown: float = 0.5
     """Shares of the whole run."""
-    prompt_weight: float = 0.1
+    prompt_weight: float = 0.05
     """Loss weight of what the model need not write: prompts, results, prose."""
     seed: int = 1
 
@@ -91,28 +92,30 @@ def split_batch(rows: torch.Tensor, prompt_weight: float) -> tuple[torch.Tensor,
 class Trainer:
     """Model, optimisers and their state."""
 
-    def __init__(self, spec: ModelSpec, config: TrainConfig, device: str) -> None:
+    def __init__(self, spec: ModelSpec, config: TrainConfig, device: str, eager: bool = False) -> None:
         self.spec, self.config, self.device = spec, config, device
         self.gpu = device == "cuda"
+        self.compiled = self.gpu and not eager
         self.model = LaneModel(
-            spec, config.seed, torch.bfloat16 if self.gpu else torch.float32, compiled=self.gpu
+            spec, config.seed, torch.bfloat16 if self.gpu else torch.float32, compiled=self.compiled
         ).to(device)
         matrices = [p for p in self.model.parameters() if p.ndim == 4]
         rest = [p for p in self.model.parameters() if p.ndim < 4]
-        self.muon = Muon(matrices, lr=config.lr, decay=config.decay, compiled=self.gpu)
+        self.muon = Muon(matrices, lr=config.lr, decay=config.decay, compiled=self.compiled)
         self.adam = torch.optim.AdamW(
             rest, lr=config.lr_embed, betas=(0.9, 0.95), weight_decay=0.0, fused=self.gpu
         )
         self.step_number = 0
         self.elapsed = 0.0
-        if self.gpu:
+        self.step_loss = 0.0  # the last one read
+        if self.compiled:
             from torch.nn.attention.flex_attention import create_block_mask
 
             self._reaches = reaches(spec.windows, spec.context, device)
             self._make: Any = torch.compile(create_block_mask, dynamic=False)
 
     def masks(self, ids: torch.Tensor) -> dict[int, Any]:
-        if self.gpu:
+        if self.compiled:
             return block_masks(ids, self._reaches, END_OF_TEXT, self._make)
         return dict(dense_masks(ids, self.spec.windows, END_OF_TEXT))
 
@@ -222,7 +225,9 @@ def run(
     workers: int,
     eval_rows: int,
     eval_every: float,
+    finish_at: float | None = None,
     resume: bool = False,
+    eager: bool = False,
     device: str = "",
     quiet: bool = False,
 ) -> dict[str, Any]:
@@ -243,7 +248,7 @@ def run(
     opened = time.perf_counter()
     source = batches(shards(data, workers, 0, 100_000), config.batch)
     first_batch = next(source)  # starts the workers, which run ahead while the model compiles
-    trainer = Trainer(spec, config, device)
+    trainer = Trainer(spec, config, device, eager)
     if resume and (out / "state.pt").exists():
         trainer.restore(torch.load(out / "state.pt", map_location=device))
         for _ in range(trainer.step_number):
@@ -270,7 +275,11 @@ def run(
             seconds=round(time.perf_counter() - opened, 1),
             memory=torch.cuda.max_memory_allocated(),
         )
+    if finish_at is not None:
+        seconds = finish_at - time.time()
+        note(event="clock", seconds=round(seconds, 1))
     began = time.perf_counter() - trainer.elapsed
+    good = copy.deepcopy(trainer.state())
     paused = 0.0
     marked, marked_step, waited = time.perf_counter(), trainer.step_number, 0.0
     next_eval = trainer.elapsed + eval_every
@@ -291,8 +300,8 @@ def run(
         )
         loss = trainer.step(rows, schedule(config, progress))
         batch = None
-        if trainer.step_number % 50 == 0 or trainer.step_number <= 5:
-            value = loss.item()
+        if trainer.step_number % 20 == 0 or trainer.step_number <= 5:
+            value = trainer.step_loss = loss.item()
             now = time.perf_counter()
             done = trainer.step_number - marked_step
             rate = done * config.batch * data.length / (now - marked)
@@ -305,8 +314,12 @@ def run(
                 waited=round(waited, 2),
             )
             marked, marked_step, waited = now, trainer.step_number, 0.0
-            if not math.isfinite(value):
-                raise SystemExit("the loss is not finite: lower --lr")
+            if not math.isfinite(value):  # back to the last evaluation, at half the rate
+                trainer.restore({**copy.deepcopy(good), "step": trainer.step_number})
+                trainer.config = config = replace(config, lr=config.lr / 2, lr_embed=config.lr_embed / 2)
+                note(event="diverged", lr=config.lr)
+                if config.lr < 1e-5:
+                    raise SystemExit("the loss is not finite at any rate")
         if time.perf_counter() - began > next_eval:
             next_eval += eval_every
             before = time.perf_counter()
@@ -316,8 +329,10 @@ def run(
                 **{k: trainer.evaluate(v[: max(config.batch, eval_rows // 4)]) for k, v in held.items()},
             )
             paused += time.perf_counter() - before
-            export(trainer, out / "checkpoint", torch.float16)
-            if device != "cuda" or resume:
+            if math.isfinite(trainer.step_loss):
+                good = copy.deepcopy(trainer.state())
+                export(trainer, out / "checkpoint", torch.float16)
+            if resume:
                 torch.save(trainer.state(), out / "state.pt")
             marked, marked_step = time.perf_counter(), trainer.step_number
     export(trainer, out / "checkpoint", torch.float16)
@@ -330,7 +345,8 @@ def run(
         eval_seconds=round(paused, 1),
         **final,
     )
-    torch.save(trainer.state(), out / "state.pt")
+    if resume:
+        torch.save(trainer.state(), out / "state.pt")
     source.close()  # type: ignore[attr-defined]  # ends the workers
     log.close()
     return final
@@ -344,6 +360,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seconds", type=float)
     parser.add_argument("--steps", type=int)
+    parser.add_argument("--finish-at", type=float, help="epoch second at which the schedule ends")
+    parser.add_argument("--eager", action="store_true", help="no compilation, dense masks")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--lr", type=float, default=TrainConfig.lr)
@@ -354,8 +372,8 @@ def main() -> None:
     parser.add_argument("--resume", action="store_true")
     parser.add_argument("--tiny", action="store_true", help="the test shape, on a CPU")
     args = parser.parse_args()
-    if (args.seconds is None) == (args.steps is None):
-        parser.error("give --seconds or --steps")
+    if [args.seconds, args.steps, args.finish_at].count(None) != 2:
+        parser.error("give one of --seconds, --steps and --finish-at")
     spec = TINY if args.tiny else NANO
     config = TrainConfig(batch=args.batch, lr=args.lr, prompt_weight=args.prompt_weight, seed=args.seed)
     data = DataConfig(args.data, seed=args.seed, length=spec.context, rows=64 if args.tiny else 256)
@@ -369,6 +387,8 @@ def main() -> None:
         workers=args.workers,
         eval_rows=args.eval_rows,
         eval_every=args.eval_every,
+        finish_at=args.finish_at,
+        eager=args.eager,
         resume=args.resume,
     )
 
