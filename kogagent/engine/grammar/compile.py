@@ -224,7 +224,7 @@ def _arguments(
     return _json(builder, Schemas(root, bounds, name), follow, form, notes)
 
 
-_OBJECT_SOURCES = ("properties", "additionalProperties", "allOf", "anyOf", "oneOf", "$ref", "required")
+_OBJECT_SOURCES = ("properties", "additionalProperties", "allOf", "anyOf", "oneOf", "$ref")
 
 
 def _name(name: str) -> bytes:

@@ -428,7 +428,7 @@ class Writer:
             value = self.value(goal, after) if rows[after] else None
             if value is None:
                 if required:
-                    if self.schemas.expand(goal) or not goal.depth:
+                    if not self.schemas.cut:
                         raise self.schemas.error(
                             f"nothing can satisfy required {name!r}", goal.path, "required"
                         )
