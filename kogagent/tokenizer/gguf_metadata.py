@@ -31,9 +31,8 @@ def read_metadata(path: Path) -> dict[str, Any]:
         with (
             path.open("rb") as file,
             mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
-            memoryview(data) as view,
         ):
-            return _Reader(view, path).read()
+            return _Reader(data, path).read()
     except FileNotFoundError as error:
         raise ConfigError(f"{path}: no such file. Pass a directory or a .gguf file.") from error
     except (OSError, ValueError) as error:  # ValueError: an empty file cannot be mapped
@@ -43,13 +42,13 @@ def read_metadata(path: Path) -> dict[str, Any]:
 
 
 class _Reader:
-    def __init__(self, data: memoryview, path: Path) -> None:
+    def __init__(self, data: mmap.mmap, path: Path) -> None:
         self._data = data
         self._path = path
         self._at = 0
 
     def read(self) -> dict[str, Any]:
-        if bytes(self._data[:4]) != b"GGUF":
+        if self._data[:4] != b"GGUF":
             raise ConfigError(f"{self._path}: does not start with 'GGUF': not a GGUF file")
         self._at = 4
         version = self._scalar("I", 4)
@@ -66,7 +65,7 @@ class _Reader:
             out[key] = self._value(self._scalar("I", 4), key)
         return out
 
-    def _take(self, size: int) -> memoryview:
+    def _take(self, size: int) -> bytes:
         end = self._at + size
         if end > len(self._data):
             raise ConfigError(

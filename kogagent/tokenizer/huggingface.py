@@ -40,6 +40,12 @@ def read_directory(path: Path) -> Source:
         raise ConfigError(f"{main}: refused by the tokenizers library ({error})") from error
     config = {key: value for key, value in whole.items() if key not in ("model", "added_tokens")}
     added = tuple(_added(entry, main) for entry in whole.get("added_tokens") or ())
+    for token in added:
+        if core.token_to_id(token.name) != token.id:
+            raise ConfigError(
+                f"{main}: the added token {token.name!r} has id {token.id}, but follows the vocabulary as "
+                f"{core.token_to_id(token.name)}. Ids of added tokens must have no gap: save it again."
+            )
     settings = _optional(path / "tokenizer_config.json")
     names = _names(_optional(path / "special_tokens_map.json")) | _names(settings)
     ids = {token.name: token.id for token in added}

@@ -26,6 +26,7 @@ from kogagent.tokenizer.names import Names
 from kogagent.tokenizer.source import Source
 
 _UNICODE_FORMS = ("NFC", "NFD", "NFKC", "NFKD")
+_SPACE = "\u2581"  # SentencePiece's "▁": in the vocabulary a space, in a text a character of its own
 _NORMALIZERS = ("Prepend", "Replace", *_UNICODE_FORMS)
 
 After: TypeAlias = Literal["nothing", "special", "text"]
@@ -44,6 +45,7 @@ class Tokenizer:
                 f"{source.where}: the normalizer {sorted(unknown)[0]!r} changes text in a way that is not "
                 f"supported. Supported: {', '.join(_NORMALIZERS)}."
             )
+        byte_level = tables.is_byte_level(source)
         self.name = source.where
         self._source = source
         core = source.core
@@ -57,6 +59,9 @@ class Tokenizer:
         self._first = core
         self._inside = self._variant(_metaspace_first_only, None)
         self._continuing = self._variant(_metaspace_never, _plain_normalizer)
+        names = {byte: core.token_to_id(f"<0x{byte:02X}>") for byte in _SPACE.encode()}
+        self._byte_ids = {byte: id for byte, id in names.items() if id is not None}
+        self._spells_spaces = not byte_level and len(self._byte_ids) == len(names)
         self.strips_space = tables.strips_space(source)
         """Whether one space at the start of a whole text is the tokenizer's and not the text's."""
 
@@ -81,13 +86,19 @@ class Tokenizer:
     def encode(self, text: str) -> list[int]:
         """Ids of a text on its own; names of special tokens in it stay text.
 
-        Raises InputError for text that is no valid Unicode.
+        A byte for which the vocabulary has no token is dropped, as transformers drops it: SmolLM2 lacks 21,
+        control characters and first bytes of planes that hold no assigned characters. Raises InputError for
+        text that is no valid Unicode.
         """
         return self._run(self._first, text)
 
     def encode_continuing(self, text: str) -> list[int]:
         """Ids of a text that goes on after other text: nothing is put in front, no character is normalised,
         so their bytes are exactly the text's."""
+        if self._spells_spaces and _SPACE in text:
+            mark = [self._byte_ids[byte] for byte in _SPACE.encode()]
+            first, *rest = (self._run(self._continuing, part) for part in text.split(_SPACE))
+            return first + [id for part in rest for id in (*mark, *part)]
         return self._run(self._continuing, text)
 
     def encode_markup(self, text: str, *, after: After = "nothing") -> list[int]:
