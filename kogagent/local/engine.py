@@ -43,6 +43,7 @@ class Engine:
         MissingExtraError for a package that is not installed.
         """
         from kogagent.engine.backends import open_backend, resolve
+        from kogagent.engine.grammar.trie import trie_of
         from kogagent.engine.weights import load_checkpoint
 
         path = find_model(name_or_path)
@@ -52,6 +53,7 @@ class Engine:
         width, words = checkpoint.spec.vocab_size, len(tokenizer.vocabulary)
         if words > width:
             raise ConfigError(f"{path}: the tokenizer has {words} tokens, the model only {width}: no pair")
+        trie_of(tokenizer.vocabulary)  # what every grammar walks; the first turn need not wait for it
         return cls(EngineCore(lambda: open_backend(device, checkpoint, dtype)), tokenizer)
 
     @property

@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from kogagent.chat import Chat
 from kogagent.engine.backend import TokenGrammar
@@ -20,12 +21,13 @@ from kogagent.engine.sampling import SamplingParams
 from kogagent.engine.session import Counters, Session, SessionStream
 from kogagent.errors import InputError
 from kogagent.local.tokens import Token, TokenText
-from kogagent.loop.protocols import TurnRequest
+from kogagent.loop.protocols import ToolChoice, TurnRequest
 from kogagent.tokenizer import Tokenizer
 from kogagent.types import (
     AssistantMessage,
     CallReady,
     FinishReason,
+    JSONValue,
     Message,
     ModelEvent,
     PlanDelta,
@@ -46,6 +48,10 @@ class ModelOptions:
     constrained: bool  # a grammar over the whole turn: calls well-formed and well-typed
     forced_runs: bool  # tokens the grammar leaves no choice about cost no pass of their own
     reuse: bool  # what is already in the cache is not computed again
+
+
+_Wanted: TypeAlias = tuple[tuple[ToolSpec, ...], ToolChoice, int, Mapping[str, JSONValue] | None]
+"""What a turn's grammar depends on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +90,7 @@ class LocalModel:
         self._core, self._tokenizer, self._chat, self._options = core, tokenizer, chat, options
         self._session: Session | None = None
         self._past: _Past | None = None
+        self._compiled: tuple[_Wanted, TokenGrammar] | None = None  # the last turn's: usually this one's too
 
     def stream(self, request: TurnRequest) -> ModelTurn:
         """One turn. Raises InputError for a request that makes no sense; prompt, schemas and context are
@@ -123,10 +130,13 @@ class LocalModel:
     async def _grammar(self, request: TurnRequest) -> TokenGrammar | None:
         if not self._options.constrained:
             return None
+        wanted = (tuple(request.tools), request.tool_choice, request.max_calls, request.output_schema)
+        if self._compiled is not None and self._compiled[0] == wanted:
+            return self._compiled[1]
         from kogagent.engine.grammar import compile_turn
 
-        # In a thread: many tools, or the first grammar of a vocabulary, take longer than a loop may wait.
-        return await asyncio.to_thread(
+        # In a thread: many tools take longer to compile than a loop may wait.
+        grammar = await asyncio.to_thread(
             compile_turn,
             {tool.name: tool.parameters for tool in request.tools},
             self._tokenizer.vocabulary,
@@ -135,6 +145,8 @@ class LocalModel:
             max_calls=request.max_calls,
             output_schema=request.output_schema,
         )
+        self._compiled = (wanted, grammar)
+        return grammar
 
 
 class ModelTurn:
