@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -27,7 +28,8 @@ from kogagent.engine.grammar.automaton import (
 from kogagent.engine.grammar.library import library
 from kogagent.engine.grammar.matcher import Grammar
 from kogagent.engine.grammar.regex import PatternError, compile_pattern
-from kogagent.engine.grammar.schema import Bounds, Schemas, check_json, error
+from kogagent.engine.grammar.schema import Schemas
+from kogagent.engine.grammar.shapes import Bounds, check_json, error
 from kogagent.engine.grammar.trie import TokenTrie, trie_of
 from kogagent.engine.grammar.turn import Calls, begin_rest, text_states
 from kogagent.engine.grammar.values import Writer
@@ -37,6 +39,7 @@ from kogagent.spec import HERMES, CallFormat, Vocabulary
 
 _CACHE: OrderedDict[str, Grammar] = OrderedDict()
 _CACHED = 32
+_LOCK = threading.Lock()  # turns are compiled off the event loop, several at a time
 
 
 def compile_turn(
@@ -247,10 +250,11 @@ def _cached(
     digest = hashlib.sha256(
         f"{text}\n{vocabulary.digest}\n{spelled}".encode("utf-8", "surrogatepass")
     ).hexdigest()
-    grammar = _CACHE.get(digest)
-    if grammar is not None:
-        _CACHE.move_to_end(digest)
-        return grammar
+    with _LOCK:
+        grammar = _CACHE.get(digest)
+        if grammar is not None:
+            _CACHE.move_to_end(digest)
+            return grammar
     trie = trie_of(vocabulary)
     notes: dict[str, None] = {}
     try:
@@ -263,9 +267,11 @@ def _cached(
         raise SchemaError("the schema is nested too deeply to compile") from None
     if trie.unspellable:
         automaton = _spellable(automaton, trie.unspellable)
-    grammar = _CACHE[digest] = Grammar(digest, tuple(notes), automaton, trie, Walker(automaton, trie))
-    while len(_CACHE) > _CACHED:
-        _CACHE.popitem(last=False)
+    grammar = Grammar(digest, tuple(notes), automaton, trie, Walker(automaton, trie))
+    with _LOCK:
+        grammar = _CACHE.setdefault(digest, grammar)  # another thread may have been faster
+        while len(_CACHE) > _CACHED:
+            _CACHE.popitem(last=False)
     return grammar
 
 
