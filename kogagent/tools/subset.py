@@ -9,7 +9,10 @@ from typing import Any
 
 from kogagent.errors import SchemaError
 
-_FORMATS = ("date", "time", "date-time", "duration", "uuid", "email", "uri", "ipv4", "ipv6")
+_FORMATS = ("date", "time", "date-time", "uuid", "email", "uri", "ipv4", "ipv6")
+# ISO 8601 days and times of bounded size: years and months have no fixed length, and a timedelta is bounded.
+_TIMES = r"T(?:\d{1,6}H(?:\d{1,6}M)?(?:\d{1,6}S)?|\d{1,6}M(?:\d{1,6}S)?|\d{1,6}(?:\.\d{1,6})?S)"
+DURATION = rf"^P(?:\d{{1,6}}D(?:{_TIMES})?|{_TIMES})$"
 _INLINE_CHARS = 400  # a definition used more than once is written out in place while it is this short
 
 # Keywords of the subset. The value tells how to go on below the keyword.
@@ -38,6 +41,7 @@ _KEYWORDS: Mapping[str, typing.Literal["plain", "schema", "list", "map"]] = {
 
 def subset(schema: dict[str, Any], tool: str, place: str) -> dict[str, Any]:
     """pydantic's schema inside the grammar's subset, short definitions written out in place."""
+    _require_tags(schema, schema.get("$defs", {}))
     defs = {
         name: _node(node, f"/$defs/{name}", tool, place) for name, node in schema.pop("$defs", {}).items()
     }
@@ -94,6 +98,22 @@ def subset(schema: dict[str, Any], tool: str, place: str) -> dict[str, Any]:
     return {**root, "$defs": {name: needed[name] for name in defs if name in needed}} if needed else root
 
 
+def _require_tags(node: Any, defs: dict[str, Any]) -> None:
+    """A tag with a default is optional to pydantic's schema, but not to its reading of a tagged union."""
+    if isinstance(node, dict):
+        tagged = node.get("discriminator")
+        if isinstance(tagged, dict) and isinstance(tagged.get("propertyName"), str):
+            for ref in _refs(node.get("oneOf", [])):
+                required = defs[ref].setdefault("required", [])
+                if tagged["propertyName"] not in required:
+                    required.insert(0, tagged["propertyName"])
+        for below in node.values():
+            _require_tags(below, defs)
+    elif isinstance(node, list):
+        for below in node:
+            _require_tags(below, defs)
+
+
 def _refs(node: Any) -> list[str]:
     if isinstance(node, dict):
         own = [node["$ref"].rpartition("/")[2]] if isinstance(node.get("$ref"), str) else []
@@ -110,7 +130,10 @@ def _node(node: Any, path: str, tool: str, place: str) -> Any:
     node.pop("discriminator", None)
     if "oneOf" in node:
         node["anyOf"] = node.pop("oneOf")  # pydantic writes it for tagged unions, where one alone can match
-    if node.get("format") not in (None, *_FORMATS):
+    if node.get("format") == "duration":
+        del node["format"]
+        node["pattern"] = DURATION
+    elif node.get("format") not in (None, *_FORMATS):
         del node["format"]  # "path", "binary", "password": any text
     if "anyOf" in node:
         node = _decimal(node)

@@ -1,0 +1,219 @@
+"""Types a tool's parameter may have: the schema of each, a JSON value of it, and what the tool gets."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import decimal
+import enum
+import pathlib
+import typing
+import uuid
+from typing import Annotated, Any, Generic, Literal, NamedTuple, Optional, TypeVar
+
+from pydantic import BaseModel, Field
+
+from kogagent.tools.subset import DURATION
+
+
+class Colour(enum.Enum):
+    RED = "r"
+    BLUE = "b"
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+    HIGH = 2
+
+
+@dataclasses.dataclass
+class Point:
+    """A place."""
+
+    x: int
+    y: int = 0
+
+
+class Pair(NamedTuple):
+    first: int
+    second: str = "z"
+
+
+class Options(typing.TypedDict, total=False):
+    size: typing.Required[int]
+    colour: str
+
+
+class Tree(BaseModel):
+    value: int
+    children: list[Tree] = []
+
+
+class Cat(BaseModel):
+    kind: Literal["cat"] = "cat"
+    lives: int
+
+
+class Dog(BaseModel):
+    kind: Literal["dog"] = "dog"
+    tricks: list[str]
+
+
+Item = TypeVar("Item")
+
+
+class Page(BaseModel, Generic[Item]):
+    items: list[Item]
+    number: Annotated[int, Field(ge=1)] = 1
+
+
+# (annotation, schema, JSON text, value)
+KINDS: list[tuple[Any, Any, str, Any]] = [
+    (str, {"type": "string"}, '"a"', "a"),
+    (int, {"type": "integer"}, "3", 3),
+    (float, {"type": "number"}, "2.5", 2.5),
+    (bool, {"type": "boolean"}, "true", True),
+    (None, {"type": "null"}, "null", None),
+    (Any, {}, '{"k": [1]}', {"k": [1]}),
+    (Optional[str], {"anyOf": [{"type": "string"}, {"type": "null"}]}, "null", None),  # noqa: UP045
+    (int | str, {"anyOf": [{"type": "integer"}, {"type": "string"}]}, '"1"', "1"),
+    (Literal["c", "f"], {"type": "string", "enum": ["c", "f"]}, '"f"', "f"),
+    (Literal["c"], {"type": "string", "const": "c"}, '"c"', "c"),
+    (Colour, {"type": "string", "enum": ["r", "b"]}, '"b"', Colour.BLUE),
+    (Level, {"type": "integer", "enum": [1, 2]}, "2", Level.HIGH),
+    (Annotated[int, Field(ge=1, le=9)], {"type": "integer", "minimum": 1, "maximum": 9}, "9", 9),
+    (Annotated[float, Field(gt=0)], {"type": "number", "exclusiveMinimum": 0}, "0.5", 0.5),
+    (
+        Annotated[str, Field(max_length=3, pattern="^a")],
+        {"type": "string", "pattern": "^a", "maxLength": 3},
+        '"ab"',
+        "ab",
+    ),
+    (list[int], {"type": "array", "items": {"type": "integer"}}, "[1, 2]", [1, 2]),
+    (
+        Annotated[list[int], Field(max_length=2)],
+        {"type": "array", "items": {"type": "integer"}, "maxItems": 2},
+        "[1]",
+        [1],
+    ),
+    (set[int], {"type": "array", "items": {"type": "integer"}}, "[1, 1]", {1}),
+    (frozenset[str], {"type": "array", "items": {"type": "string"}}, '["a"]', frozenset("a")),
+    (tuple[int, ...], {"type": "array", "items": {"type": "integer"}}, "[1]", (1,)),
+    (
+        tuple[int, str],
+        {
+            "type": "array",
+            "prefixItems": [{"type": "integer"}, {"type": "string"}],
+            "minItems": 2,
+            "maxItems": 2,
+        },
+        '[1, "a"]',
+        (1, "a"),
+    ),
+    (dict[str, int], {"type": "object", "additionalProperties": {"type": "integer"}}, '{"a": 1}', {"a": 1}),
+    (
+        dict[str, int] | None,
+        {"anyOf": [{"type": "object", "additionalProperties": {"type": "integer"}}, {"type": "null"}]},
+        '{"a": 1}',
+        {"a": 1},
+    ),
+    (dict[str, Any], {"type": "object", "additionalProperties": True}, '{"x": 1}', {"x": 1}),
+    (dt.date, {"type": "string", "format": "date"}, '"2024-02-29"', dt.date(2024, 2, 29)),
+    (
+        dt.datetime,
+        {"type": "string", "format": "date-time"},
+        '"2024-02-29T10:00:00Z"',
+        dt.datetime(2024, 2, 29, 10, tzinfo=dt.UTC),
+    ),
+    (dt.time, {"type": "string", "format": "time"}, '"10:00:00Z"', dt.time(10, tzinfo=dt.UTC)),
+    (dt.timedelta, {"type": "string", "pattern": DURATION}, '"P1DT2H"', dt.timedelta(days=1, hours=2)),
+    (uuid.UUID, {"type": "string", "format": "uuid"}, f'"{uuid.UUID(int=7)}"', uuid.UUID(int=7)),
+    (pathlib.Path, {"type": "string"}, '"/a/b"', pathlib.Path("/a/b")),
+    (
+        decimal.Decimal,
+        {"type": "string", "pattern": r"^-?[0-9]{1,30}(\.[0-9]{1,30})?$"},
+        '"12.50"',
+        decimal.Decimal("12.50"),
+    ),
+    (
+        Annotated[decimal.Decimal, Field(ge=1)],
+        {"type": "number", "minimum": 1},
+        "1.5",
+        decimal.Decimal("1.5"),
+    ),
+    (bytes, {"type": "string"}, '"h\\u00e9"', "hé".encode()),
+    (
+        Point,
+        {
+            "type": "object",
+            "properties": {"x": {"type": "integer"}, "y": {"type": "integer", "default": 0}},
+            "required": ["x"],
+            "additionalProperties": False,
+        },
+        '{"x": 1}',
+        Point(1, 0),
+    ),
+    (
+        Options,
+        {
+            "type": "object",
+            "properties": {"size": {"type": "integer"}, "colour": {"type": "string"}},
+            "required": ["size"],
+            "additionalProperties": False,
+        },
+        '{"size": 1}',
+        {"size": 1},
+    ),
+    (
+        Pair,
+        {
+            "type": "array",
+            "prefixItems": [{"type": "integer"}, {"type": "string", "default": "z"}],
+            "minItems": 1,
+            "maxItems": 2,
+        },
+        '[1, "q"]',
+        Pair(1, "q"),
+    ),
+    (
+        Page[int],
+        {
+            "type": "object",
+            "properties": {
+                "items": {"type": "array", "items": {"type": "integer"}},
+                "number": {"type": "integer", "minimum": 1, "default": 1},
+            },
+            "required": ["items"],
+            "additionalProperties": False,
+        },
+        '{"items": [1]}',
+        Page[int](items=[1]),
+    ),
+    (
+        Annotated[Cat | Dog, Field(discriminator="kind")],
+        {
+            "anyOf": [
+                {
+                    "type": "object",
+                    "properties": {
+                        "kind": {"type": "string", "const": "cat", "default": "cat"},
+                        "lives": {"type": "integer"},
+                    },
+                    "required": ["kind", "lives"],
+                    "additionalProperties": False,
+                },
+                {
+                    "type": "object",
+                    "properties": {
+                        "kind": {"type": "string", "const": "dog", "default": "dog"},
+                        "tricks": {"type": "array", "items": {"type": "string"}},
+                    },
+                    "required": ["kind", "tricks"],
+                    "additionalProperties": False,
+                },
+            ]
+        },
+        '{"kind": "cat", "lives": 9}',
+        Cat(lives=9),
+    ),
+]
