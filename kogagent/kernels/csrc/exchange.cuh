@@ -1,0 +1,102 @@
+// Exchange between blocks by tagged words: value in the low 32 bits, epoch in the high 32, one 8-byte store.
+// A reader polls the data itself; there is no flag, no counter and no fence. Every wait has a deadline.
+#pragma once
+#include "ptx.cuh"
+
+enum Wait {  // what a wait was for, as the host prints it
+    WAIT_WEIGHTS = 1,
+    WAIT_STREAM,
+    WAIT_QKV,
+    WAIT_SPLITS,
+    WAIT_ATTENTION,
+    WAIT_HIDDEN,
+    WAIT_LANES,
+    WAIT_HEAD,
+    WAIT_CANDIDATES,
+    WAIT_THRESHOLD,
+};
+
+extern "C" {
+__constant__ Params p;  // of this launch
+}
+__shared__ int gone;   // a deadline was missed, here or in another block
+__shared__ u64 since;  // when this block began to wait
+
+// A wait that goes on: true once it is hopeless. Called every 1,024 polls, so that no wait reads a clock else.
+__device__ __noinline__ bool give_up_slow(u32 spins, int what, u32 index, u32 expected, u32 found) {
+    if (*(volatile int*)&gone) return true;
+    u32* dead = (u32*)p.dead;
+    if (load_from_host(dead) == 0) {
+        // The first slow visit of a wait starts the clock; a block has one, since its waits end together.
+        const u64 now = nanoseconds();
+        if (spins <= 1024) {
+            *(volatile u64*)&since = now;
+            return false;
+        }
+        if (now - *(volatile u64*)&since < p.deadline_ns) return false;
+        if (atomicExch(dead, 1u) == 0) {
+            volatile u32* status = (volatile u32*)p.status;
+            status[2] = what;
+            status[3] = blockIdx.x;
+            status[4] = index;
+            status[5] = expected;
+            status[6] = found;
+            status[7] = threadIdx.x;
+            __threadfence_system();
+            store_word_to_host((u64*)(status + 8), tagged(1, p.epoch));
+        }
+    }
+    *(volatile int*)&gone = 1;
+    return true;
+}
+__device__ __forceinline__ bool give_up(u32& spins, int what, u32 index, u32 expected, u32 found) {
+    if ((++spins & 1023) != 0) return false;
+    return give_up_slow(spins, what, index, expected, found);
+}
+
+__device__ __forceinline__ u32 tag_of(u64 word) { return (u32)(word >> 32); }
+
+// Value of one word, once it carries the tag.
+__device__ __forceinline__ u32 poll_word(const u64* p, u32 tag, int what, u32 index) {
+    u64 v = load_word(p);
+    u32 spins = 0;
+    while (tag_of(v) != tag) {
+        if (give_up(spins, what, index, tag, tag_of(v))) return 0;
+        v = load_word(p);
+    }
+    return (u32)v;
+}
+__device__ __forceinline__ void poll_two(const u64* p, u64 a, u64 b, u32 tag, int what, u32 index, u32& x, u32& y) {
+    u32 spins = 0;
+    while (tag_of(a) != tag || tag_of(b) != tag) {
+        if (give_up(spins, what, index, tag, tag_of(a) != tag ? tag_of(a) : tag_of(b))) {
+            a = b = 0;
+            break;
+        }
+        load_two_words(p, a, b);
+    }
+    x = (u32)a;
+    y = (u32)b;
+}
+
+// Calls f(i, low, high) for each of n cells of two words, BATCH loads in flight a thread.
+template <int BATCH, class F>
+__device__ __forceinline__ void gather_cells(const u64* cells, int n, u32 tag, int what, F f) {
+    for (int base = threadIdx.x; base < n; base += BATCH * THREADS) {
+        u64 a[BATCH], b[BATCH];
+#pragma unroll
+        for (int j = 0; j < BATCH; j++) {
+            int i = base + j * THREADS;
+            if (i < n) load_two_words(cells + 2 * i, a[j], b[j]);
+        }
+#pragma unroll
+        for (int j = 0; j < BATCH; j++) {
+            int i = base + j * THREADS;
+            if (i < n) {
+                u32 x, y;
+                poll_two(cells + 2 * i, a[j], b[j], tag, what, i, x, y);
+                f(i, x, y);
+            }
+        }
+    }
+}

@@ -1,0 +1,83 @@
+// Structs shared with the host, written again in kernels/params.py and proved equal by static_assert.
+#pragma once
+
+typedef unsigned char u8;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+
+#define INFINITY __int_as_float(0x7f800000)
+
+// One module of the model (2n: attention of layer n, 2n+1: its MLP) and what lands once it has run:
+//   X += own * o + others * sum_{j != lane} o_j  (this module)
+//      + late_own * o_lane[late] + late_others * sum_{j != lane} o_j[late]  (a module that ran before)
+struct Step {
+    float own, others;
+    float late_own, late_others;
+    int late;    // module, -1: none
+    int sends;   // some landing gives this module's output to other lanes, or to a later step
+    int window;  // attention: key visible while q - k < window; 0 is full
+    int pad;
+};
+
+// How one kind of phase cuts its weights: a unit is 8 rows x 32*tiles columns, a tile 512 bytes.
+struct Shape {
+    int tiles;       // of one unit
+    int part_tiles;  // of one stage of the ring, when a unit needs several
+    int parts;       // stages a unit needs
+    int per_stage;   // units in one stage, when several fit
+};
+
+struct Params {
+    // weights and tables, device memory
+    u64 tape;        // one tape a block, tape_stride bytes apart
+    u64 tape_stride;
+    u64 schedule;    // u32 [blocks][phases]: first unit << 16 | units
+    u64 embed;       // f16 [V][D]
+    u64 rope;        // f32 [context][h/2][2] cosine, sine
+    u64 bias;        // f32 [N][lanes][R] or 0; R = (heads + 2 kv_heads) * h of one lane
+    u64 qk_norm;     // f32 [N][2][h] or 0
+    u64 steps;       // Step [2N]
+    u64 kv;          // f16 [N][2][lanes*K][capacity][h]
+    // exchange buffers, tagged words of 8 bytes
+    u64 xbuf;        // [2][lanes][W][D/2]     stream, f16 pairs
+    u64 qbuf;        // [lanes][W][R]          q, k, v, f32
+    u64 pbuf;        // [lanes][W][H][S][h/2]  attention of one split, f16 pairs
+    u64 sbuf;        // [lanes][W][H][S]       its log2 of the sum of exponentials, f32
+    u64 abuf;        // [lanes][W][H*h/2]      attention, f16 pairs
+    u64 hbuf;        // [lanes][W][F/2]        hidden, f16 pairs
+    u64 obuf;        // [2][2N][lanes][W][D]   module outputs that reach others, f32
+    u64 f1;          // [lanes][D]             streams at the head, f32
+    u64 f2;          // [D/2]                  their mean or sum, f16 pairs
+    u64 cand;        // [2][blocks][6]         best id of a block
+    u64 hist;        // [2][blocks][16]        partial sums of the threshold searches
+    // sampling
+    u64 seen;        // u8 [V]
+    u64 mask;        // u32 [ceil(V/32)] or 0
+    u64 stop_ids;    // int [n_stop]
+    u64 pending;     // int [n_pending]
+    u64 seed;
+    // host link
+    u64 dead;        // u32, device: set when a deadline was missed
+    u64 token_ring;  // u64 [..][2], pinned host memory
+    u64 status;      // u32 [16], pinned host memory
+    u64 abort_word;  // u32, pinned host memory
+    u64 logits_out;  // f32 [V] or 0: the last row's logits, for tests and scoring
+    u64 profile;     // u64 [blocks][16] or 0
+    u64 deadline_ns;
+    // shapes
+    int blocks, group, lanes, layers, dim, heads, kv_heads, head_dim, ffn, vocab;
+    int splits, split_log2, direct_combine, head_mode;  // head_mode 0 by lane or one lane, 1 replicate, 2 sum
+    int head_rows, head_grid;  // rows one group answers for; 1: rows are cut over all blocks
+    int qkv_rows, capacity;
+    float eps, head_eps, attn_scale_log2;
+    int x_stride;              // halves between rows of the shared input vector
+    int stage_bytes, stages, max_dim_rows, max_head_rows;
+    // offsets into dynamic shared memory, bytes
+    int off_x, off_red, off_attn, off_stream, off_late, off_logits, off_z, off_rope, off_schedule, off_misc;
+    // segment
+    int n_stop, n_pending, position, max_tokens, want_head, legal_ids;
+    u32 tag_base, epoch;
+    float temperature, top_p, min_p, penalty;
+    int top_k, pad0;
+    Shape shape[5];            // qkv, out, gate and up, down, head
+};

@@ -1,0 +1,95 @@
+// The weight ring: one warp streams this block's tape into stages of shared memory, the others multiply.
+// Nothing here knows what the bytes mean.
+#pragma once
+#include "exchange.cuh"
+
+struct Ring {
+    char* data;
+    u64 *full, *empty;
+    int stage_bytes, stages;
+    int slot, parity;  // of the reader or the writer that holds this copy
+    int filled;        // stages this writer has filled, counted to `stages`
+
+    __device__ __forceinline__ void next() {
+        if (++slot == stages) {
+            slot = 0;
+            parity ^= 1;
+        }
+    }
+};
+
+constexpr int COPIES = 32;  // arrivals that fill a stage where there are no bulk copies
+
+__device__ __forceinline__ void ring_init(Ring& r) {
+    for (int s = 0; s < r.stages; s++) {
+#if __CUDA_ARCH__ >= 900
+        barrier_init(r.full + s, 1);
+#else
+        barrier_init(r.full + s, COPIES);
+#endif
+        barrier_init(r.empty + s, WARPS);
+    }
+    barriers_visible_to_copies();
+}
+
+// Consumer warps: wait for the next stage.
+__device__ __forceinline__ const char* ring_take(Ring& r) {
+    u32 spins = 0;
+    while (!barrier_try(r.full + r.slot, r.parity))
+        if (give_up(spins, WAIT_WEIGHTS, r.slot, r.parity, 0)) break;
+    return r.data + r.slot * r.stage_bytes;
+}
+__device__ __forceinline__ void ring_release(Ring& r, int lane) {
+    __syncwarp();
+    if (lane == 0) barrier_arrive(r.empty + r.slot);
+    r.next();
+}
+
+// Producer warp: stream one stage. False when the block is done.
+__device__ __forceinline__ bool ring_fill(Ring& r, const char* from, int bytes, int lane, volatile int* quit, u64 policy) {
+    while (!barrier_try(r.empty + r.slot, r.parity ^ 1))
+        if (*quit) return false;
+#if __CUDA_ARCH__ >= 900
+    if (lane == 0) bulk_copy(r.data + r.slot * r.stage_bytes, from, bytes, r.full + r.slot, policy);
+#else
+    for (int i = lane * 16; i < bytes; i += 32 * 16) copy_16(r.data + r.slot * r.stage_bytes + i, from + i);
+    arrive_when_copied(r.full + r.slot);
+#endif
+    if (r.filled < r.stages) r.filled++;
+    r.next();
+    return true;
+}
+
+// Stages of one phase on this block. The tape is read in order; no address comes from data.
+__device__ __forceinline__ bool stream_phase(Ring& r, const Shape& sh, int units, const char*& from, int lane, volatile int* quit,
+                                             u64 policy) {
+    if (sh.parts > 1) {
+        for (int u = 0; u < units; u++)
+            for (int part = 0; part < sh.parts; part++) {
+                int bytes = min(sh.part_tiles, sh.tiles - part * sh.part_tiles) * 512;
+                if (!ring_fill(r, from, bytes, lane, quit, policy)) return false;
+                from += bytes;
+            }
+    } else {
+        for (int u = 0; u < units; u += sh.per_stage) {
+            int bytes = min(sh.per_stage, units - u) * sh.tiles * 512;
+            if (!ring_fill(r, from, bytes, lane, quit, policy)) return false;
+            from += bytes;
+        }
+    }
+    return true;
+}
+
+// Waits until no copy is under way: a block must not end while its shared memory is being written.
+__device__ __forceinline__ void ring_settle(Ring r) {
+    for (int i = 0; i < r.stages; i++) {
+        if (r.slot == 0) {
+            r.slot = r.stages;
+            r.parity ^= 1;
+        }
+        r.slot--;
+        if (r.filled <= i) break;
+        while (!barrier_try(r.full + r.slot, r.parity)) {
+        }
+    }
+}

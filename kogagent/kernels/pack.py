@@ -1,0 +1,382 @@
+"""Where every weight of a model lies for the monokernel: one tape a block, in the order in which it is used.
+
+Knows shapes, bytes and shared memory; no device, no checkpoint format. A tape is a run of tiles of 512 bytes:
+8 rows x 32 columns of FP16 in the order of the tensor core's registers, so that a thread's share of a tile is
+one 16-byte load. Phases follow each other as the kernel runs them: for each layer qkv, out, gate-and-up, down;
+then the head. RMSNorm weights are multiplied into the columns of what reads the norm.
+
+Blocks are cut into groups, one for each stream of the model (one stream: all blocks). A phase's rows go to the
+blocks of a group in units of 8, contiguous, as even as units allow; the spare units of a phase go to the blocks
+that have read least so far.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from kogagent.errors import ConfigError
+from kogagent.spec import ModelSpec
+
+if TYPE_CHECKING:
+    import torch
+
+TILE_BYTES = 512
+ROWS, COLUMNS = 8, 32  # of a tile
+WARPS = 8  # that compute
+BATCH_UNITS = 8
+MAX_STAGES = 24
+MAX_SPLITS = 32
+HEAD_SCRATCH = 8256
+MISC = 648
+DIRECT_COMBINE_CELLS = 1536
+PHASES = ("qkv", "out", "gate_up", "down", "head")
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How one kind of phase is cut into stages of the ring; the kernel's struct of the same name."""
+
+    tiles: int
+    part_tiles: int
+    parts: int
+    per_stage: int
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The arrangement of one model on one card for one width. Everything the kernel needs but the numbers.
+
+    lanes: streams kept apart, 1 where all are equal; group: blocks of one lane. schedule [blocks, 4N+1]:
+    first unit << 16 | units of each phase. heads, kv_heads, ffn are of one lane.
+    """
+
+    spec: ModelSpec
+    width: int
+    lanes: int
+    group: int
+    heads: int
+    kv_heads: int
+    ffn: int
+    splits: int
+    direct_combine: bool
+    head_mode: int
+    head_rows: int
+    head_grid: bool
+    shapes: tuple[Shape, ...]
+    schedule: npt.NDArray[np.uint32]
+    tape_bytes: int
+    x_stride: int
+    stage_bytes: int
+    stages: int
+    max_dim_rows: int
+    max_head_rows: int
+    offsets: Mapping[str, int]
+    shared_bytes: int
+
+    @property
+    def blocks(self) -> int:
+        return self.lanes * self.group
+
+    @property
+    def qkv_rows(self) -> int:
+        return (self.heads + 2 * self.kv_heads) * self.spec.head_dim
+
+    def rows(self, kind: int) -> int:
+        """Rows of one group in a kind of phase."""
+        return (self.qkv_rows, self.spec.dim, 2 * self.ffn, self.spec.dim, self.head_rows)[kind]
+
+    def ranges(self, phase: int) -> Iterator[tuple[int, int, int]]:
+        """(block, first unit, units) of every block in one phase."""
+        for block, entry in enumerate(self.schedule[:, phase]):
+            yield block, int(entry) >> 16, int(entry) & 0xFFFF
+
+    def offsets_in_tape(self, phase: int) -> npt.NDArray[np.int64]:
+        """Where one phase begins in each block's tape, bytes."""
+        units = (self.schedule[:, :phase] & 0xFFFF).astype(np.int64)
+        tiles = np.array([self.shapes[kind_of(i, self.spec)].tiles for i in range(phase)], dtype=np.int64)
+        out: npt.NDArray[np.int64] = (units * tiles).sum(1) * TILE_BYTES
+        return out
+
+
+def kind_of(phase: int, spec: ModelSpec) -> int:
+    """Kind of a phase: 0 qkv, 1 out, 2 gate and up, 3 down, 4 head."""
+    return 4 if phase == 4 * spec.n_layers else phase % 4
+
+
+def plan(
+    spec: ModelSpec, sms: int, shared_limit: int, *, one_stream: bool, width: int = 1, stages: int = 0
+) -> Layout:
+    """Arrange a model on a card of `sms` multiprocessors with shared_limit bytes of shared memory a block.
+
+    one_stream: all lanes' streams are equal, so that one is kept and all blocks are one group. stages limits
+    the depth of the ring (0: all that fits). Raises ConfigError for a shape the kernel cannot run.
+    """
+    lanes = 1 if one_stream else spec.lanes
+    heads, kv_heads, ffn = spec.n_heads // lanes, spec.n_kv_heads // lanes, spec.ffn_dim // lanes
+    for name, value, multiple in (
+        ("dim", spec.dim, 8),
+        ("head_dim", spec.head_dim, 8),
+        ("ffn_dim of a lane", ffn, 4),
+    ):
+        if value % multiple:
+            raise ConfigError(f"{name}={value}: the cuda backend needs a multiple of {multiple}")
+    if spec.head_dim > 256:
+        raise ConfigError(f"head_dim={spec.head_dim}: the cuda backend runs heads of at most 256")
+    if spec.vocab_size >= 1 << 19:
+        raise ConfigError(f"vocab_size={spec.vocab_size}: the cuda backend takes at most {1 << 19}")
+    if lanes > sms:
+        raise ConfigError(f"lanes={lanes}: the cuda backend needs a multiprocessor each, this card has {sms}")
+    # Every block must have hidden rows in each layer: that is what keeps a block from falling behind by more
+    # than the double buffers hold.
+    group = min(sms // lanes, ffn // 4)
+    blocks = lanes * group
+    head_mode = 0 if lanes == 1 or spec.head == "vocab_parallel" else 1 if spec.head == "replicate" else 2
+    head_grid = head_mode != 0 or lanes == 1
+    head_rows = spec.vocab_size if head_grid else spec.vocab_size // lanes
+    splits = 1 << min(max(group // kv_heads, 1).bit_length() - 1, MAX_SPLITS.bit_length() - 1)
+    attention = heads * spec.head_dim
+    columns = (spec.dim, attention, spec.dim, ffn, spec.dim)
+    tiles = [-(-c // COLUMNS) for c in columns]
+    qkv_rows = (heads + 2 * kv_heads) * spec.head_dim
+    rows = (qkv_rows, spec.dim, 2 * ffn, spec.dim, head_rows)
+    units = [-(-r // ROWS) for r in rows]
+    schedule = _schedule(spec, lanes, group, units, tiles, head_grid)
+    max_dim_rows = int((schedule[:, 1] & 0xFFFF).max()) * ROWS
+    max_head_rows = int((schedule[:, -1] & 0xFFFF).max()) * ROWS
+
+    x_stride = max(tiles) * COLUMNS + 16
+    rep, h = heads // kv_heads, spec.head_dim
+    attend = width * (rep + 1) * h * 4 + WARPS * 4 * h * 4 + WARPS * 4 * 8
+    sizes = {
+        "x": max(width * x_stride * 2, attend, HEAD_SCRATCH),
+        "red": 2 * BATCH_UNITS * ROWS * WARPS * width * 4,
+        "stream": width * max_dim_rows * 4,
+        "late": width * max_dim_rows * 4,
+        "logits": max_head_rows * 4,
+        "z": max_head_rows * 4,
+        "rope": width * h * 4,
+        "schedule": (4 * spec.n_layers + 1) * 4,
+        "misc": MISC,
+    }
+    sizes = {name: -(-size // 128) * 128 for name, size in sizes.items()}
+    room = shared_limit - 256 - sum(sizes.values())  # 256: the kernel's static variables
+    weights = [
+        t * u * (spec.n_layers if i < 4 else 1) for i, (t, u) in enumerate(zip(tiles, units, strict=True))
+    ]
+    stage_tiles, fits = _stage(room // TILE_BYTES, tiles, weights)
+    if fits < 2:
+        raise ConfigError(
+            f"{spec.name or 'the model'}: {room} bytes of shared memory are left for weights, too few"
+        )
+    stages = min(fits, stages) if stages else fits
+    offsets, at = {}, stages * stage_tiles * TILE_BYTES
+    for name, size in sizes.items():
+        offsets[name] = at
+        at += size
+    offsets["attn"] = offsets["x"]
+    shapes = tuple(_shape(t, stage_tiles) for t in tiles)
+    counts = (schedule & 0xFFFF).astype(np.int64)
+    per_phase = np.array([tiles[kind_of(i, spec)] for i in range(counts.shape[1])], dtype=np.int64)
+    return Layout(
+        spec=spec,
+        width=width,
+        lanes=lanes,
+        group=group,
+        heads=heads,
+        kv_heads=kv_heads,
+        ffn=ffn,
+        splits=splits,
+        direct_combine=attention // 4 * splits <= DIRECT_COMBINE_CELLS,
+        head_mode=head_mode,
+        head_rows=head_rows,
+        head_grid=head_grid,
+        shapes=shapes,
+        schedule=schedule,
+        tape_bytes=int((counts * per_phase).sum(1).max()) * TILE_BYTES,
+        x_stride=x_stride,
+        stage_bytes=stage_tiles * TILE_BYTES,
+        stages=stages,
+        max_dim_rows=max_dim_rows,
+        max_head_rows=max_head_rows,
+        offsets=offsets,
+        shared_bytes=at,
+    )
+
+
+def _shape(tiles: int, stage_tiles: int) -> Shape:
+    if tiles <= stage_tiles:
+        return Shape(tiles, tiles, 1, stage_tiles // tiles)
+    parts = -(-tiles // stage_tiles)
+    return Shape(tiles, -(-tiles // parts), parts, 1)
+
+
+def _stage(room_tiles: int, tiles: list[int], weights: list[int]) -> tuple[int, int]:
+    """(tiles of a stage, stages): the cut that keeps most bytes in flight, the smaller stage among equals."""
+    best = (0.0, 0, 0)
+    for size in range(48, 129):
+        stages = min(room_tiles // size, MAX_STAGES)
+        used = 0.0
+        for t, weight in zip(tiles, weights, strict=True):
+            shape = _shape(t, size)
+            used += weight * (shape.per_stage * t if shape.parts == 1 else t / shape.parts)
+        flight = stages * used / sum(weights)
+        if flight > best[0] * 1.02:
+            best = (flight, size, stages)
+    return best[1], best[2]
+
+
+def _schedule(
+    spec: ModelSpec, lanes: int, group: int, units: list[int], tiles: list[int], head_grid: bool
+) -> npt.NDArray[np.uint32]:
+    if max(units) > 0xFFFF:
+        raise ConfigError(
+            f"{spec.name or 'the model'}: a matrix has more than {0xFFFF * 8} rows in one group"
+        )
+    read = np.zeros(group, dtype=np.int64)  # tiles so far
+    phases = []
+    spare = np.arange(group) < units[1] % group  # the residual's rows stay where they are
+    for phase in range(4 * spec.n_layers):
+        kind = phase % 4
+        extra = spare if kind in (1, 3) else _least(read, units[kind] % group)
+        phases.append(_ranges(units[kind] // group + extra))
+        read += (units[kind] // group + extra) * tiles[kind]
+    one = np.stack(phases, 1)
+    body = np.tile(one, (lanes, 1))
+    blocks = lanes * group if head_grid else group
+    extra = _least(np.tile(read, lanes)[:blocks], units[4] % blocks)
+    head = _ranges(units[4] // blocks + extra)
+    head = head if head_grid else np.tile(head, lanes)
+    return np.concatenate([body, head[:, None]], 1).astype(np.uint32)
+
+
+def _least(read: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.bool_]:
+    out = np.zeros(read.size, dtype=np.bool_)
+    out[np.argsort(read, kind="stable")[:count]] = True
+    return out
+
+
+def _ranges(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    first = np.cumsum(counts) - counts
+    out: npt.NDArray[np.int64] = (first << 16) | counts
+    return out
+
+
+def to_tiles(matrix: torch.Tensor) -> torch.Tensor:
+    """[rows, columns] FP16 -> [units, tiles, 256], padded with zeros to whole tiles.
+
+    Element order in a tile: row g 0..7, quarter t 0..3, pair 0..1, half 0..1, element 0..1, where the column
+    is 16*half + 4*t + 2*pair + element: what thread 4g+t of a warp loads is its A operand.
+    """
+    import torch
+
+    rows, columns = matrix.shape
+    padded = torch.nn.functional.pad(matrix, (0, -columns % COLUMNS, 0, -rows % ROWS))
+    units, tiles = padded.shape[0] // ROWS, padded.shape[1] // COLUMNS
+    cut = padded.view(units, ROWS, tiles, 2, 4, 2, 2)  # [u, g, tile, half, t, pair, element]
+    return cut.permute(0, 2, 1, 4, 5, 3, 6).reshape(units, tiles, ROWS * COLUMNS)
+
+
+def from_tiles(tiles: torch.Tensor, rows: int, columns: int) -> torch.Tensor:
+    """The inverse of `to_tiles`."""
+    units, count, _ = tiles.shape
+    cut = tiles.view(units, count, ROWS, 4, 2, 2, 2).permute(0, 2, 1, 5, 3, 4, 6)
+    return cut.reshape(units * ROWS, count * COLUMNS)[:rows, :columns]
+
+
+def matrix(layout: Layout, tensors: Mapping[str, torch.Tensor], phase: int, lane: int) -> torch.Tensor:
+    """The matrix of one phase as the kernel multiplies it [rows, columns], FP32, norms folded.
+
+    Gate and up rows alternate. With one stream the lanes' matrices are joined: their sum is what lands.
+    """
+    import torch
+
+    spec = layout.spec
+    kind = kind_of(phase, spec)
+    if kind == 4:
+        head = tensors["embed"] if spec.tied_head else tensors["head"]
+        if not layout.head_grid:
+            head = head[lane * layout.head_rows : (lane + 1) * layout.head_rows]
+        return head.float() * tensors["norm"].float()
+    prefix = f"layers.{phase // 4}."
+    own = slice(None) if layout.lanes == 1 else slice(lane, lane + 1)
+
+    def rows(name: str) -> torch.Tensor:  # [lanes, rows, D] -> [rows of these lanes, D]
+        return tensors[prefix + name][own].flatten(0, 1).float()
+
+    def columns(name: str) -> torch.Tensor:  # [lanes, D, columns] -> [D, columns of these lanes]
+        return tensors[prefix + name][own].transpose(0, 1).flatten(1).float()
+
+    if kind == 0:
+        return torch.cat([rows("wq"), rows("wk"), rows("wv")]) * tensors[prefix + "attn_norm"].float()
+    if kind == 1:
+        return columns("wo")
+    if kind == 2:
+        both = torch.stack([rows("w1"), rows("w3")], 1).flatten(0, 1)
+        return both * tensors[prefix + "ffn_norm"].float()
+    return columns("w2")
+
+
+def pack(layout: Layout, tensors: Mapping[str, torch.Tensor]) -> torch.Tensor:
+    """All tapes [blocks, tape_bytes / 2] FP16, on the device the tensors are on.
+
+    Bytes past a block's last phase are zero and never read. Raises ConfigError naming the phase when a folded
+    weight leaves FP16's range.
+    """
+    import torch
+
+    spec = layout.spec
+    tapes = torch.zeros(
+        (layout.blocks, layout.tape_bytes // 2), dtype=torch.float16, device=tensors["embed"].device
+    )
+    for phase in range(4 * spec.n_layers + 1):
+        starts = layout.offsets_in_tape(phase) // 2
+        grid = phase == 4 * spec.n_layers and layout.head_grid
+        for lane in range(1 if grid else layout.lanes):
+            half = matrix(layout, tensors, phase, lane).half()
+            if not bool(torch.isfinite(half).all()):
+                where = "head" if phase == 4 * spec.n_layers else f"layer {phase // 4}"
+                raise ConfigError(
+                    f"{where}: {PHASES[kind_of(phase, spec)]} weights leave FP16's range once the norm is "
+                    "folded in. Load the model on device='cpu' with dtype='float32'."
+                )
+            tiles = to_tiles(half)
+            for block, first, count in layout.ranges(phase):
+                if count and (grid or block // layout.group == lane):
+                    part = tiles[first : first + count].reshape(-1)
+                    tapes[block, int(starts[block]) : int(starts[block]) + part.numel()] = part
+    return tapes
+
+
+def unpack(layout: Layout, tapes: torch.Tensor, phase: int, lane: int) -> torch.Tensor:
+    """One phase's matrix [rows, columns] back from the tapes: what `matrix` gave, in FP16."""
+    import torch
+
+    shape = layout.shapes[kind_of(phase, layout.spec)]
+    starts = layout.offsets_in_tape(phase) // 2
+    grid = phase == 4 * layout.spec.n_layers and layout.head_grid
+    parts = [
+        tapes[block, int(starts[block]) : int(starts[block]) + count * shape.tiles * 256]
+        for block, _, count in layout.ranges(phase)
+        if grid or block // layout.group == lane
+    ]
+    kind = kind_of(phase, layout.spec)
+    columns = (
+        layout.spec.dim,
+        layout.heads * layout.spec.head_dim,
+        layout.spec.dim,
+        layout.ffn,
+        layout.spec.dim,
+    )[kind]
+    tiles = torch.cat(parts).view(-1, shape.tiles, ROWS * COLUMNS)
+    return from_tiles(tiles, layout.rows(kind), columns)
+
+
+def log2_scale(spec: ModelSpec) -> float:
+    """What a query is multiplied by, so that attention weights are powers of two."""
+    return math.log2(math.e) / math.sqrt(spec.head_dim)
