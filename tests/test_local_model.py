@@ -20,9 +20,9 @@ from kogagent.errors import ContextError, InputError, ModelError, SchemaError
 from kogagent.local import Engine, LocalModel
 from kogagent.loop.agent import Agent
 from kogagent.loop.protocols import ClosingModel, Model, ModelSource, TurnRequest
-from kogagent.testing.backends import ToyBackend
 from kogagent.testing.conformance import check_model
 from kogagent.testing.tiny import TINY_CHAT, write_tiny_model
+from kogagent.testing.toy import ToyBackend
 from kogagent.tokenizer import Tokenizer
 from kogagent.types import (
     AssistantMessage,
@@ -317,7 +317,7 @@ async def test_turning_forced_runs_or_the_grammar_off_changes_the_cost_and_not_t
 
 async def test_a_model_without_reuse_computes_everything_each_turn(tokenizer: Tokenizer) -> None:
     backend = Scripted(tokenizer, ["Warm.", "Yes."], None)
-    async with Engine(EngineCore(lambda: backend, kept_caches=0), tokenizer) as engine:
+    async with Engine(EngineCore(lambda: backend), tokenizer) as engine:
         model = engine.model(reuse=False)
         events = await events_of(model, ASK)
         events = await events_of(model, [*ASK, said(events), UserMessage("Sure?")])

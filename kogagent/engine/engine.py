@@ -61,10 +61,11 @@ class EngineCore:
         """Raise EngineClosedError when closed, saying by what."""
         self._worker.check_open()
 
-    def session(self, context: int | None = None) -> Session:
+    def session(self, context: int | None = None, *, reuse: bool = True) -> Session:
         """A new conversation with room for `context` ids, by default all of the model's context.
 
-        Takes no memory before its first stream. Raises InputError for a context the model has not.
+        reuse: take over the cache of a closed session that starts alike, and leave one behind. Takes no
+        memory before its first stream. Raises InputError for a context the model has not.
         """
         self._worker.check_open()
         most = self.spec.context
@@ -72,7 +73,8 @@ class EngineCore:
             context = most
         if type(context) is not int or not 1 <= context <= most:
             raise InputError(f"context={context!r}: must be an integer in 1 .. {most}, the model's context")
-        return Session(self._worker, self._backend, self._shelf, self._meter, context)
+        shelf = self._shelf if reuse else Shelf(self._backend, 0)
+        return Session(self._worker, self._backend, shelf, self._meter, context)
 
     def close(self) -> None:
         """Stop what runs at its next token border and give the device back. Idempotent; blocks

@@ -114,7 +114,7 @@ class LocalModel:
     async def _open(self) -> Session:
         if self._session is None or not self._options.reuse:
             await self.aclose()
-            self._session = self._core.session()
+            self._session = self._core.session(reuse=self._options.reuse)
         return self._session
 
     def _prompt(self, messages: tuple[Message, ...], tools: tuple[ToolSpec, ...]) -> tuple[list[int], int]:

@@ -1,4 +1,4 @@
-"""What holds a backend to `engine/backend.py`: small models, a toy backend, the conformance suite."""
+"""What holds a backend to `engine/backend.py`: the conformance suite. Knows no particular backend."""
 
 from __future__ import annotations
 
@@ -12,213 +12,17 @@ import numpy as np
 import numpy.typing as npt
 
 from kogagent.engine.backend import KV, Backend, Decode, DecodePlan, Emitted
-from kogagent.engine.backends.host import HostDecode, check_pending
 from kogagent.engine.sampling import SamplingParams, log_softmax_at
 from kogagent.errors import ConfigError, ContextError, EngineClosedError, InputError, ModelError
-from kogagent.spec import ModelSpec, Vocabulary
+from kogagent.spec import ModelSpec
+from kogagent.testing.toy import TINY, TINY_LANES, StepMatcher, finish
 
 if TYPE_CHECKING:
     import torch
 
     MakeBackend: TypeAlias = Callable[[ModelSpec, Mapping[str, torch.Tensor]], Backend]
 
-TINY = ModelSpec(
-    name="tiny",
-    vocab_size=83,  # no multiple of 32: the last word of a bit set is partly padding
-    dim=32,
-    n_layers=3,
-    n_heads=4,
-    n_kv_heads=2,
-    head_dim=8,
-    ffn_dim=48,
-    context=40,
-    windows=(0, 6, 0),
-    bos_id=1,
-    eos_ids=(2,),
-)
-"""A transformer small enough to run hundreds of times in a test."""
-
-TINY_LANES = replace(TINY, name="tiny-lanes", lanes=2, delay=1, n_layers=4, windows=(6, 6, 0, 0))
-"""The same in two lanes whose exchanges land one layer late."""
-
-
-def byte_vocabulary(specials: Sequence[bytes] = (b"<|end|>",)) -> Vocabulary:
-    """256 ids that are their own byte, then the specials; the first of them ends a turn."""
-    tokens = tuple(bytes([i]) for i in range(256)) + tuple(specials)
-    return Vocabulary(tokens, frozenset(range(256, len(tokens))), (256,))
-
-
-# ── a backend without a model ────────────────────────────────────────────────────────────────
-
-
-class ToyKV:
-    """Remembers the ids themselves: a cache whose content a test can read."""
-
-    def __init__(self, capacity: int, ids: Sequence[int] = ()) -> None:
-        self.ids = list(ids)
-        self._capacity = capacity
-        self.closed = False
-
-    @property
-    def length(self) -> int:
-        return len(self.ids)
-
-    @property
-    def capacity(self) -> int:
-        return self._capacity
-
-    def rewind(self, length: int) -> None:
-        if not 0 <= length <= len(self.ids):
-            raise InputError(f"rewind to {length}: the cache holds {len(self.ids)} ids")
-        del self.ids[length:]
-
-    def fork(self) -> ToyKV:
-        return ToyKV(self._capacity, self.ids)
-
-    def close(self) -> None:
-        self.closed = True
-
-
-class ToyBackend:
-    """Logits that are a pure function of the whole sequence: one wrong id in a cache changes what follows.
-
-    on_pass, when given, is called with the rows of each pass before it runs, on the engine's thread; what it
-    raises is the pass's error. `passes` lists the rows of every pass so far, `opened` every cache.
-    """
-
-    name = "toy"
-
-    def __init__(
-        self,
-        spec: ModelSpec = TINY,
-        *,
-        seed: int = 0,
-        on_pass: Callable[[Sequence[int]], None] | None = None,
-    ) -> None:
-        self._spec = spec
-        self._seed = seed
-        self._on_pass = on_pass
-        self._closed = False
-        self.passes: list[int] = []
-        self.opened: list[ToyKV] = []
-
-    @property
-    def spec(self) -> ModelSpec:
-        return self._spec
-
-    def expected(self, ids: Sequence[int]) -> npt.NDArray[np.float32]:
-        """The logits [V] after a sequence."""
-        seed = np.random.SeedSequence([self._seed, len(ids), *ids])
-        return np.random.default_rng(seed).normal(0, 2, self._spec.vocab_size).astype(np.float32)
-
-    def greedy(self, ids: Sequence[int], count: int) -> list[int]:
-        """The ids greedy decoding gives, by definition."""
-        out = list(ids)
-        for _ in range(count):
-            out.append(int(self.expected(out).argmax()))
-        return out[len(ids) :]
-
-    def open_kv(self, capacity: int) -> ToyKV:
-        self._check_open()
-        if not 1 <= capacity <= self._spec.context:
-            raise InputError(f"capacity={capacity}: must lie in 1 .. {self._spec.context}")
-        kv = ToyKV(capacity)
-        self.opened.append(kv)
-        return kv
-
-    def prefill(self, kv: KV, ids: Sequence[int]) -> None:
-        self._append(kv, ids)
-
-    def decode(self, kv: KV, ids: Sequence[int], plan: DecodePlan) -> Decode:
-        self._check_open()
-        return HostDecode(self, kv, ids, plan)
-
-    def logits(self, kv: KV, ids: Sequence[int]) -> npt.NDArray[np.float32]:
-        before = list(self._toy(kv).ids)
-        self._append(kv, ids)
-        return np.stack([self.expected([*before, *ids[: i + 1]]) for i in range(len(ids))])
-
-    def last_logits(self, kv: KV, ids: Sequence[int]) -> npt.NDArray[np.float32]:
-        self._append(kv, ids)
-        return self.expected(self._toy(kv).ids)
-
-    def close(self) -> None:
-        self._closed = True
-
-    def _append(self, kv: KV, ids: Sequence[int]) -> None:
-        self._check_open()
-        check_pending(kv, ids, self._spec.vocab_size)
-        if self._toy(kv).closed:
-            raise AssertionError("a closed cache was used")
-        if self._on_pass is not None:
-            self._on_pass(ids)
-        self.passes.append(len(ids))
-        self._toy(kv).ids += ids
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise EngineClosedError("the backend is closed")
-
-    @staticmethod
-    def _toy(kv: KV) -> ToyKV:
-        assert isinstance(kv, ToyKV)
-        return kv
-
-
-# ── a grammar without a compiler ─────────────────────────────────────────────────────────────
-
-
-class StepMatcher:
-    """A grammar given position by position: the ids legal at each; after the last nothing may follow.
-
-    A position with one legal id is forced.
-    """
-
-    def __init__(self, steps: Sequence[frozenset[int]], vocab_size: int, at: int = 0) -> None:
-        self._steps = tuple(steps)
-        self._vocab = vocab_size
-        self._at = at
-
-    def mask(self) -> npt.NDArray[np.uint32]:
-        words = np.zeros((self._vocab + 31) // 32, dtype=np.uint32)
-        if not self.finished:
-            for token in self._steps[self._at]:
-                words[token // 32] |= np.uint32(1 << (token % 32))
-        return words
-
-    def forced(self) -> tuple[int, ...]:
-        run: list[int] = []
-        for legal in self._steps[self._at :]:
-            if len(legal) != 1:
-                break
-            run += legal
-        return tuple(run)
-
-    def advance(self, token: int) -> None:
-        if self.finished or token not in self._steps[self._at]:
-            raise ModelError(f"token id {token} is not legal here")
-        self._at += 1
-
-    @property
-    def finished(self) -> bool:
-        return self._at == len(self._steps)
-
-    def fork(self) -> StepMatcher:
-        return StepMatcher(self._steps, self._vocab, self._at)
-
-
-def finish(decode: Decode, *, most: int = 10_000) -> list[Emitted]:
-    """Wait for a segment to its end and return everything it emitted."""
-    out: list[Emitted] = []
-    for _ in range(most):
-        out += decode.drain_nowait()
-        if decode.reason is not None:
-            return out + decode.drain_nowait()
-        decode.wait(1.0)
-    raise AssertionError(f"the segment has not ended after {most} waits, having emitted {len(out)} ids")
-
-
-# ── the conformance suite ────────────────────────────────────────────────────────────────────
+__all__ = ["BACKEND_CHECKS", "TINY", "TINY_LANES", "check_backend", "run_check"]
 
 
 class _Case:

@@ -10,7 +10,7 @@ import pytest
 from kogagent.engine.backend import DecodePlan, Emitted
 from kogagent.engine.sampling import SamplingParams, log_softmax_at
 from kogagent.errors import ContextError, InputError, ModelError
-from kogagent.testing.backends import TINY, StepMatcher, ToyBackend, finish
+from kogagent.testing.toy import TINY, StepMatcher, ToyBackend, finish
 
 V = TINY.vocab_size
 EVERYTHING = frozenset(range(V))

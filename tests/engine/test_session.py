@@ -16,7 +16,7 @@ from kogagent.engine.kv import Shelf, common_prefix
 from kogagent.engine.sampling import SamplingParams
 from kogagent.engine.session import PREFILL_CHUNK, Session, SessionStream
 from kogagent.errors import ContextError, DeviceError, EngineClosedError, InputError, ModelError
-from kogagent.testing.backends import TINY, StepMatcher, ToyBackend
+from kogagent.testing.toy import TINY, StepMatcher, ToyBackend
 
 V = TINY.vocab_size
 LONG = replace(TINY, context=2000)

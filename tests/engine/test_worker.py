@@ -15,7 +15,7 @@ from kogagent.engine.backend import Decode, DecodePlan, DecodeStats, Emitted
 from kogagent.engine.sampling import SamplingParams
 from kogagent.engine.worker import Segment, Steps, Worker
 from kogagent.errors import DeviceError, EngineClosedError, InputError, ModelError
-from kogagent.testing.backends import ToyBackend
+from kogagent.testing.toy import ToyBackend
 from kogagent.types import FinishReason
 
 DEADLINE = 20.0
