@@ -1,6 +1,6 @@
 """Decoding at batch 1: tokens a second beside the memory's limit and transformers on the same weights.
 
-    python -m benchmarks.decode [--backend cpu] [--model smollm2-135m] [--context 64] [--tokens 64]
+    python -m benchmarks.decode [--backend cpu] [--model smollm2-135m] [--context 64] [--tokens 64] [--threads N]
 
 The limit of a figure is the read bandwidth measured in the same rounds, divided by the bytes one token needs:
 every weight but the embedding table, and the keys and values at the middle of the run. Everything compared
@@ -153,8 +153,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--context", type=int, default=64, help="ids before the first measured token")
     parser.add_argument("--tokens", type=int, default=64, help="measured tokens a repeat")
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=0, help="of torch on the CPU; 0 leaves its own choice")
     parser.add_argument("--dry", action="store_true", help="print the figures without recording them")
     options = parser.parse_args(arguments)
+    if options.threads:
+        import torch
+
+        torch.set_num_threads(options.threads)
     path = find_model(options.model)
     model = options.model if options.model == "smollm2-135m" else path.stem
     case = Case(model, load_checkpoint(path), options.context, options.tokens, options.repeats)
