@@ -8,7 +8,7 @@ import pytest
 from grammar_vocabularies import byte_vocabulary
 
 from kogagent.engine.grammar import Bounds, compile_choices, compile_regex, compile_schema, compile_turn
-from kogagent.engine.grammar.schema import KEYWORDS
+from kogagent.engine.grammar.keywords import KEYWORDS
 from kogagent.errors import ConfigError, InputError, SchemaError
 from kogagent.spec import Vocabulary
 

@@ -15,7 +15,7 @@ from grammar_vocabularies import byte_vocabulary
 
 from kogagent.engine.grammar import Bounds, Grammar, compile_schema
 from kogagent.engine.grammar.automaton import END, FINISHED
-from kogagent.engine.grammar.schema import KEYWORDS
+from kogagent.engine.grammar.keywords import KEYWORDS
 from kogagent.errors import SchemaError
 
 SPEC = Bounds(open_objects=True, zero_fraction=True, digits=60)
@@ -30,7 +30,7 @@ NARROWER = {
     "email": "quoted local parts and address literals",
     "hostname": "punycode labels",
 }
-"""Files with valid instances that are deliberately not written, and why. A wrong accept is excused nowhere."""
+"""Files with valid instances that are not written on purpose, and why. A wrong accept is excused nowhere."""
 
 
 def texts(value: Any) -> Iterator[str]:

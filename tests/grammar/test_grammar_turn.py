@@ -90,13 +90,15 @@ def test_a_call_that_starts_across_token_borders_is_seen() -> None:
     vocabulary, _ = smollm()
     assert vocabulary.encode is not None
     grammar = compile_turn(TOOLS, vocabulary)
-    for pieces in (["so <", "tool", "_", "call", ">"], [*"x <tool_call>"]):
+    for pieces in (
+        [*"so <", "tool", "_", "call", ">"],
+        [*"x <tool_call>"],
+        ["<", *"tool", "_", *"call", ">"],
+    ):
         matcher = grammar.start()
         for piece in pieces:
-            token = vocabulary.tokens.index(piece.encode())
-            matcher.advance(token)
-        text = vocabulary.decode(matcher.forced())
-        assert ('"name": "').startswith(text.decode().lstrip("\n{").rstrip()) or b'{"name' in text
+            matcher.advance(vocabulary.tokens.index(piece.encode()))
+        assert vocabulary.decode(matcher.forced()).startswith(b'\n{"name":')
 
 
 def test_no_more_calls_than_the_limit_and_the_last_one_still_ends() -> None:

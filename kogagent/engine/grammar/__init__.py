@@ -6,7 +6,7 @@ vocabulary (walker.py) for masks and forced runs (matcher.py). docs/grammar.md s
 
 from kogagent.engine.grammar.compile import compile_choices, compile_regex, compile_schema, compile_turn
 from kogagent.engine.grammar.matcher import Grammar, Matcher
-from kogagent.engine.grammar.schema import Bounds
+from kogagent.engine.grammar.shapes import Bounds
 
 __all__ = [
     "Bounds",

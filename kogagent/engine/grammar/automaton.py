@@ -6,13 +6,13 @@ Symbols are the bytes 0..255, END (any end id), and SPECIAL + i for the special 
 A configuration is a state and a stack of frames (site, count, frame below); the bottom frame has site 0.
 A site is a call: (entry state, return state, least count, most count). One step by a symbol:
 
-    1. move = rows[state][symbol]. Where there is none, a final state whose count has reached the least count of
-       its site returns: pop, go on in the site's return state with the same symbol. Else the symbol is illegal.
-    2. move & COUNT: the count of the top frame grows by one. Illegal when the count would exceed the most count of
-       its site, or count + need[target] would, for a target with a need.
+    1. move = rows[state][symbol]. Where there is none, a final state whose count has reached the least count
+       of its site returns: pop, go on in the return state with the same symbol. Else the symbol is illegal.
+    2. move & COUNT: the count of the top frame grows by one. Illegal when the count would exceed the most
+       count of its site, or count + need[target] would, for a target with a need.
     3. move & PUSH: the low bits name a site; push a frame with count 0 and go to its entry. Else they are the
        next state.
-    4. While the state is RETURN: illegal below the least count of the site, else pop and go to its return state.
+    4. While the state is RETURN: illegal below the least count of the site, else pop, go to its return state.
 
 Everything is deterministic: one row entry a symbol, 16 bits each, so a device can run the same table.
 """
@@ -38,7 +38,7 @@ DEAD = 0
 FINISHED = 1
 RETURN = 2
 
-# Counts in a frame below zero stand for a class of counts that no single token can tell apart (see matcher.py).
+# Counts below zero stand for a class of counts that no single token can tell apart (see walker.py).
 FAR = -1  # past the least count, and further from the most count than one token reaches
 LOW = -2  # further below the least count than one token reaches
 
@@ -231,7 +231,7 @@ class Builder:
             row[symbol] = move
 
     def trie(self, texts: Iterable[tuple[Sequence[int], int]]) -> int:
-        """The state that reads one of several texts, each leading to its own state. No text begins another."""
+        """The state that reads one of several texts, each leading to a state. No text begins another."""
         root = self.state()
         for symbols, follow in texts:
             self.insert(root, symbols, follow)
@@ -327,7 +327,7 @@ class Builder:
         spell: Callable[[int, int], Sequence[tuple[tuple[int, int], ...]]] = sequences,
         counted: bool = False,
     ) -> int:
-        """The states of an automaton over code points, spelled in bytes; `accept` completes each accepting state.
+        """An automaton over code points, spelled in bytes; `accept` completes each accepting state.
 
         counted: the first byte of each code point counts, and `need` keeps the way to acceptance inside the
         frame's most count.

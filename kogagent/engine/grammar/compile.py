@@ -56,8 +56,8 @@ def compile_turn(
     """One turn of a model that may call tools.
 
     tools: name -> schema of its arguments, which is of type object. tool_choice: "auto" text, calls or both;
-    "none" text alone; "required" at least one call; or the name of the one tool to call. lead_text: whether text
-    may stand before required calls (default no). output_schema: the text is a JSON value of this schema.
+    "none" text alone; "required" at least one call; or the name of the one tool to call. lead_text: whether
+    text may stand before required calls (default no). output_schema: the text is a JSON value of this schema.
     Raises SchemaError naming tool, path and keyword, InputError for a bad choice.
     """
     bounds = bounds or Bounds()
@@ -261,7 +261,7 @@ def _cached(
         automaton = build(trie, notes)
     except TooLarge:
         raise SchemaError(
-            f"the grammar needs more than {TARGET} states or calls. Offer fewer tools at once or simplify schemas"
+            f"the grammar needs more than {TARGET} states or calls. Offer fewer tools or simplify schemas"
         ) from None
     except RecursionError:
         raise SchemaError("the schema is nested too deeply to compile") from None
@@ -282,7 +282,7 @@ def _refuse(value: Any) -> Any:
 
 
 def _spellable(automaton: Automaton, missing: frozenset[int]) -> Automaton:
-    """Without the bytes for which the vocabulary has no token of their own, and without what then ends nowhere."""
+    """Without the bytes for which the vocabulary has no token of their own, and what then ends nowhere."""
     rows = [{s: m for s, m in row.items() if s not in missing} for row in automaton.rows]
     sites = automaton.sites
     alive: set[int] = {FINISHED, 2, *automaton.final}

@@ -7,6 +7,7 @@ completed: the other operations end in it, and give None for the empty language.
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
@@ -144,16 +145,16 @@ def trim(rows: Sequence[Sequence[tuple[int, int, int]]], accept: frozenset[int])
         signatures: dict[tuple[int, Row], int] = {}
         refined: dict[int, int] = {}
         for state in sorted(alive):
-            row: list[tuple[int, int, int]] = []
+            fresh: list[tuple[int, int, int]] = []
             for first, last, target in rows[state]:
                 if target not in alive:
                     continue
                 to = block[target]
-                if row and row[-1][2] == to and row[-1][1] + 1 == first:
-                    row[-1] = (row[-1][0], last, to)
+                if fresh and fresh[-1][2] == to and fresh[-1][1] + 1 == first:
+                    fresh[-1] = (fresh[-1][0], last, to)
                 else:
-                    row.append((first, last, to))
-            refined[state] = signatures.setdefault((block[state], tuple(row)), len(signatures))
+                    fresh.append((first, last, to))
+            refined[state] = signatures.setdefault((block[state], tuple(fresh)), len(signatures))
         if len(signatures) == count:
             break
         block, count = refined, len(signatures)
@@ -162,16 +163,16 @@ def trim(rows: Sequence[Sequence[tuple[int, int, int]]], accept: frozenset[int])
         numbered.setdefault(refined[state], len(numbered))
     joined: list[Row] = [()] * count
     for state in sorted(alive, reverse=True):
-        row = []
+        out: list[tuple[int, int, int]] = []
         for first, last, target in rows[state]:
             if target not in alive:
                 continue
             to = numbered[refined[target]]
-            if row and row[-1][2] == to and row[-1][1] + 1 == first:
-                row[-1] = (row[-1][0], last, to)
+            if out and out[-1][2] == to and out[-1][1] + 1 == first:
+                out[-1] = (out[-1][0], last, to)
             else:
-                row.append((first, last, to))
-        joined[numbered[refined[state]]] = tuple(row)
+                out.append((first, last, to))
+        joined[numbered[refined[state]]] = tuple(out)
     return Dfa(tuple(joined), frozenset(numbered[refined[s]] for s in accept))
 
 
@@ -180,7 +181,7 @@ def split(rows: Iterable[tuple[int, int, Key]]) -> list[tuple[int, int, frozense
     moves = list(rows)
     cuts = sorted({first for first, _, _ in moves} | {last + 1 for _, last, _ in moves})
     out: list[tuple[int, int, frozenset[Key]]] = []
-    for begin, end in zip(cuts, cuts[1:], strict=False):
+    for begin, end in itertools.pairwise(cuts):
         keys = frozenset(key for first, last, key in moves if first <= begin <= last)
         if keys:
             out.append((begin, end - 1, keys))

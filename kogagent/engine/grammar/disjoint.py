@@ -9,13 +9,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from kogagent.engine.grammar.dfa import TooManyStates, intersect
-from kogagent.engine.grammar.schema import Goal, Schemas, Shape, meet
+from kogagent.engine.grammar.schema import Schemas
+from kogagent.engine.grammar.shapes import Goal, Shape, meet
 
 _DEPTH = 4
 
 
 def require_disjoint(schemas: Schemas, shapes: Sequence[Shape], path: str) -> tuple[Shape, ...]:
-    """The shapes, a telling property of objects made required where that separates them. Raises SchemaError."""
+    """The shapes; a telling property is made required where that separates them. Raises SchemaError."""
     out = list(shapes)
     for i, left in enumerate(out):
         for j in range(i + 1, len(out)):
@@ -39,7 +40,8 @@ def require_disjoint(schemas: Schemas, shapes: Sequence[Shape], path: str) -> tu
                         left, right = out[i], out[j]
                 if not _apart(schemas, left, right, kind, _DEPTH):
                     raise schemas.error(
-                        f"cannot prove that {left.path or '/'} and {right.path or '/'} exclude each other ({kind}). "
+                        f"cannot prove that {left.path or '/'} and {right.path or '/'} exclude each other "
+                        f"({kind}). "
                         "Use anyOf, or give them a required property with different const values",
                         path,
                         "oneOf",

@@ -49,7 +49,7 @@ def _body(builder: Builder, escapes: bytes, unicode: bool) -> int:
     row[QUOTE] = RETURN
     hexes, low_d = b"0123456789abcdefABCDEF", b"dD"
     if unicode:
-        # \uD800-\uDBFF must be followed by \uDC00-\uDFFF, and those stand nowhere else: a pair is one code point.
+        # \uD800-\uDBFF needs \uDC00-\uDFFF behind it, which stands nowhere else: a pair is one code point.
         last = builder.state(dict.fromkeys(hexes, start))
         third = builder.state(dict.fromkeys(hexes, last))
         second = builder.state(dict.fromkeys(hexes, third))

@@ -1,12 +1,12 @@
-"""A compiled grammar and a walk through it: masks, forced runs, advance, fork. Knows ids and bytes; no schema.
+"""A compiled grammar and a walk through it: masks, forced runs, advance, fork. Knows ids, bytes; no schema.
 
 A forced run is the part of the text that admits no choice, in the ids a tokenizer would write. While one is
 pending it is the only legal continuation, so the text is the same whether a caller takes runs or samples.
 
-Canonical borders: let F be the forced bytes. Whatever follows, the tokenizer puts a border at some s in S, the
-places where a token that reaches legally past F may start, or at the end of F; what stands before a border is
-tokenized independently of what follows. So the ids common to the tokenizations of F[:s], for all s, are certain,
-and only those are forced.
+Canonical borders: let F be the forced bytes. Whatever follows, the tokenizer puts a border at some s in S:
+the places where a token that reaches legally past F may start, or the end of F. What stands before a border
+is tokenized independently of what follows. So the ids common to the tokenizations of F[:s], for all s, are
+certain, and only those are forced.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class Grammar:
         return ids
 
     def _certain(self, text: bytes, state: int, frame: Frame) -> list[int]:
-        """The ids at the front of `text` that every continuation from this configuration leaves as they are."""
+        """The ids at the front of `text` that every continuation from this configuration leaves alone."""
         certain: list[int] | None = None
         for begin in range(len(text), max(-1, len(text) - self.trie.reach), -1):
             if begin < len(text):

@@ -1,7 +1,7 @@
 """JSON numbers inside bounds as automata over their text. Knows no schema, no bytes.
 
-A number is written without leading zeros or a plus sign; with bounds or multipleOf also without an exponent, so
-that a finite automaton can compare it digit by digit. Exact: bounds are fractions of any size.
+A number is written without leading zeros or a plus sign; with bounds or multipleOf also without an exponent,
+so that a finite automaton can compare it digit by digit. Exact: bounds are fractions of any size.
 """
 
 from __future__ import annotations
@@ -20,9 +20,13 @@ FLOAT_DIGITS = 15
 _ZERO, _DOT, _MINUS, _PLUS = ord("0"), ord("."), ord("-"), ord("+")
 
 
+Key = tuple[object, ...]
+"""What tells two beginnings of a number apart: phase, sign and what may still follow."""
+
+
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """low <= x <= high, each bound optional, exclusive where it is open; x a multiple of `multiple` if given."""
+    """low <= x <= high, each optional, exclusive where it is open; x a multiple of `multiple` if given."""
 
     low: Fraction | None = None
     high: Fraction | None = None
@@ -176,8 +180,6 @@ def bounded_number(interval: Interval, zero_fraction: bool, digits: int) -> Dfa 
             return 0
         return 1 if not side.below(low) and not side.above(high) else 2
 
-    Key = tuple[object, ...]
-
     def whole_key(negative: bool, prefix: int, length: int) -> Key:
         side = sides[negative]
         future = []
@@ -186,7 +188,7 @@ def bounded_number(interval: Interval, zero_fraction: bool, digits: int) -> Dfa 
             future.append(status(side, first * unit, (first + 10**more) * unit - 1))
         state = prefix if 2 in future else -1
         exact = status(side, prefix * unit, prefix * unit) == 1 and not (negative and prefix == 0)
-        return ("whole", negative, state, length if prefix else whole, prefix % modulus, tuple(future), exact)
+        return ("whole", negative, state, length, prefix % modulus, tuple(future), exact)
 
     def fraction_key(negative: bool, value: int, length: int) -> Key:
         scale = 10 ** (places - length)
@@ -212,8 +214,7 @@ def bounded_number(interval: Interval, zero_fraction: bool, digits: int) -> Dfa 
         if kind == "whole":
             assert isinstance(found, tuple)
             if interval.integer or places == 0:
-                fits = length <= FLOAT_DIGITS or not key[4] and value == 0
-                if zero_fraction and fits and exact and rest * unit % modulus == 0:
+                if zero_fraction and length <= FLOAT_DIGITS and exact and rest * unit % modulus == 0:
                     yield _DOT, _DOT, ("point", negative)
             elif found[0]:
                 yield _DOT, _DOT, ("dot", negative, value if found[0] == 2 else -1, 0, rest, found[0], exact)
@@ -223,15 +224,9 @@ def bounded_number(interval: Interval, zero_fraction: bool, digits: int) -> Dfa 
                         yield _ZERO + d, _ZERO + d, whole_key(negative, value * 10 + d, length + 1)
                     else:
                         future = found[1:]
-                        to = (
-                            "whole",
-                            negative,
-                            -1,
-                            length + 1,
-                            (rest * 10 + d) % modulus,
-                            future,
-                            future[0] == 1,
-                        )
+                        rest_then = (rest * 10 + d) % modulus
+                        inside = future[0] == 1
+                        to: Key = ("whole", negative, -1, length + 1, rest_then, future, inside)
                         yield _ZERO + d, _ZERO + d, to
         elif length < places and found:
             for d in range(10):
@@ -250,4 +245,5 @@ def bounded_number(interval: Interval, zero_fraction: bool, digits: int) -> Dfa 
         assert isinstance(length, int) and isinstance(key[4], int)
         return bool(key[6]) and key[4] * 10 ** (places - length) % modulus == 0
 
-    return explore(("start", False), moves, accepts)
+    start: Key = ("start", False)
+    return explore(start, moves, accepts)

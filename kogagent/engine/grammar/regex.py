@@ -1,7 +1,7 @@
 """ECMA-262 regular expressions (the regular subset) to automata over code points. Knows no JSON, no bytes.
 
-Enforced: literals, `.`, classes, escapes, groups, alternation, greedy and lazy quantifiers, `^` and `$` anywhere,
-\\p{General_Category}. Refused by name: look-around, back-references, \\b and \\B, unknown escapes.
+Enforced: literals, `.`, classes, escapes, groups, alternation, greedy and lazy quantifiers, `^` and `$`
+anywhere, \\p{General_Category}. Refused by name: look-around, back-references, \\b and \\B, unknown escapes.
 A pattern matches anywhere in the text, as in JSON Schema, unless anchored.
 """
 

@@ -1,230 +1,38 @@
-"""JSON Schema to shapes: what a value may be, one shape for each alternative. Knows no automaton, no bytes.
+"""JSON Schema to shapes: one shape for each alternative of a goal. Knows no automaton, no bytes.
 
-2020-12 and draft-07. `KEYWORDS` is the whole table: what is enforced, what is a mere annotation, what is refused.
-A `Goal` is a set of schemas that must hold together; `Schemas.expand` turns it into shapes whose own children
-are goals again. Recursion is cut by depth here, so that everything behind is finite.
+2020-12 and draft-07; keywords.py is the whole table. Recursion is cut by depth here: everything behind is
+finite.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
-from urllib.parse import unquote
 
-from kogagent.engine.grammar.dfa import Dfa, TooManyStates, intersect
+from kogagent.engine.grammar.dfa import TooManyStates, intersect
 from kogagent.engine.grammar.formats import FORMATS, LONGEST, NUMBER_FORMATS
-from kogagent.engine.grammar.numbers import Interval, lcm
+from kogagent.engine.grammar.keywords import IMPLIES, KEYWORDS
+from kogagent.engine.grammar.numbers import Interval
+from kogagent.engine.grammar.references import References
 from kogagent.engine.grammar.regex import PatternError, compile_pattern
+from kogagent.engine.grammar.shapes import (
+    TYPES,
+    Bounds,
+    Goal,
+    Shape,
+    both,
+    check_json,
+    error,
+    least,
+    meet,
+    pointer,
+    same,
+    type_of,
+)
 from kogagent.errors import SchemaError
-
-TYPES = ("null", "boolean", "object", "array", "number", "string")
-
-KEYWORDS: dict[str, tuple[str, str]] = {
-    "type": ("enforced", "a name or a list of names"),
-    "enum": ("enforced", "any JSON values, written canonically"),
-    "const": ("enforced", "any JSON value, written canonically"),
-    "properties": ("enforced", "written in schema order; optional ones may be skipped"),
-    "required": ("enforced", "names outside `properties` follow those"),
-    "additionalProperties": ("enforced", "false, true or a schema; bounded in number, keys all different"),
-    "minProperties": ("enforced", "on closed objects: 0, 1, the required ones or all"),
-    "maxProperties": ("enforced", "together with optional and required properties: not below their number"),
-    "items": ("enforced", "a schema; in draft-07 also a list"),
-    "prefixItems": ("enforced", ""),
-    "additionalItems": ("enforced", "behind a draft-07 list of `items`"),
-    "minItems": ("enforced", ""),
-    "maxItems": ("enforced", ""),
-    "uniqueItems": ("enforced", "only false, or with at most one item; else refused"),
-    "minLength": ("enforced", "in code points"),
-    "maxLength": ("enforced", "in code points; cost does not grow with it"),
-    "pattern": ("enforced", "the regular subset of ECMA-262; together with lengths"),
-    "format": ("enforced", "the formats below; others are refused"),
-    "minimum": ("enforced", "any size, exact"),
-    "maximum": ("enforced", "any size, exact"),
-    "exclusiveMinimum": ("enforced", "any size, exact"),
-    "exclusiveMaximum": ("enforced", "any size, exact"),
-    "multipleOf": ("enforced", "exact; refused where its automaton is too large"),
-    "anyOf": ("enforced", ""),
-    "oneOf": ("enforced", "when the alternatives are provably disjoint"),
-    "allOf": ("enforced", "by merging"),
-    "$ref": ("enforced", "inside the document; recursion is cut at a depth"),
-    "$defs": ("enforced", ""),
-    "definitions": ("enforced", ""),
-    "$anchor": ("enforced", "as a target of $ref"),
-    "nullable": ("enforced", "OpenAPI: adds null"),
-    "$schema": ("annotation", "picks draft-07 where it names it"),
-    "$id": ("annotation", "at the root"),
-    "$comment": ("annotation", ""),
-    "title": ("annotation", ""),
-    "description": ("annotation", ""),
-    "default": ("annotation", ""),
-    "examples": ("annotation", ""),
-    "example": ("annotation", "OpenAPI"),
-    "deprecated": ("annotation", ""),
-    "readOnly": ("annotation", ""),
-    "writeOnly": ("annotation", ""),
-    "contentEncoding": ("annotation", "asserts nothing since 2019-09; refused in draft-07"),
-    "contentMediaType": ("annotation", "asserts nothing since 2019-09; refused in draft-07"),
-    "contentSchema": ("annotation", "asserts nothing"),
-    "discriminator": ("annotation", "OpenAPI: names what oneOf already says"),
-    "not": ("refused", "a complement has no bounded automaton"),
-    "if": ("refused", ""),
-    "then": ("refused", ""),
-    "else": ("refused", ""),
-    "patternProperties": ("refused", ""),
-    "propertyNames": ("refused", ""),
-    "dependentRequired": ("refused", ""),
-    "dependentSchemas": ("refused", ""),
-    "dependencies": ("refused", ""),
-    "contains": ("refused", "needs memory of earlier items"),
-    "minContains": ("refused", ""),
-    "maxContains": ("refused", ""),
-    "unevaluatedItems": ("refused", ""),
-    "unevaluatedProperties": ("refused", ""),
-    "$dynamicRef": ("refused", ""),
-    "$dynamicAnchor": ("refused", ""),
-    "$recursiveRef": ("refused", ""),
-    "$recursiveAnchor": ("refused", ""),
-    "$vocabulary": ("refused", ""),
-}
-"""keyword: (enforced | annotation | refused, how far). A keyword in no row is refused; x-… is an annotation."""
-
-_IMPLIES = {
-    **dict.fromkeys(
-        ("properties", "required", "additionalProperties", "minProperties", "maxProperties"), "object"
-    ),
-    **dict.fromkeys(
-        ("items", "prefixItems", "additionalItems", "minItems", "maxItems", "uniqueItems"), "array"
-    ),
-    **dict.fromkeys(("minLength", "maxLength", "pattern"), "string"),
-    **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"), "number"),
-}
-
-
-@dataclass(frozen=True)
-class Bounds:
-    """The limits that hold where a schema gives none, and how values are written.
-
-    string: code points of a string without maxLength, or with a pattern of unlimited length.
-    items: items of an array without maxItems.   properties: unnamed properties of an open object.
-    key: code points of an unnamed property's name.   digits: digits before and behind a decimal point.
-    depth: nesting of arrays and objects inside a free-form value.   recursion: nesting of recursive $ref.
-    open_objects: read a schema as the specification does: properties it does not name are allowed, and so are
-        values of other types where `type` is missing. False closes objects that list properties.
-    zero_fraction: an integer may be written 1.0, as the specification allows.
-    """
-
-    string: int = 4096
-    items: int = 64
-    properties: int = 16
-    key: int = 64
-    digits: int = 17
-    depth: int = 4
-    recursion: int = 6
-    open_objects: bool = False
-    zero_fraction: bool = False
-
-    def __post_init__(self) -> None:
-        for name in ("string", "items", "properties", "key", "digits", "depth", "recursion"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 1_000_000:
-                raise SchemaError(f"Bounds.{name} must be an integer from 1 to 1000000, not {value!r}")
-
-
-@dataclass(frozen=True)
-class Goal:
-    """Schemas that must hold together. depth counts recursive references on the way here, free the levels of
-    free-form nesting left."""
-
-    parts: tuple[tuple[str, Any], ...]
-    depth: int
-    free: int
-
-    @property
-    def key(self) -> tuple[Any, ...]:
-        return (tuple(_identity(schema) for _, schema in self.parts), self.depth, self.free)
-
-    @property
-    def path(self) -> str:
-        return self.parts[0][0]
-
-    def also(self, other: Goal) -> Goal:
-        known = {_identity(schema) for _, schema in self.parts}
-        more = tuple(part for part in other.parts if _identity(part[1]) not in known)
-        return Goal(self.parts + more, max(self.depth, other.depth), min(self.free, other.free))
-
-
-def _identity(schema: Any) -> Any:
-    return schema if isinstance(schema, bool) else id(schema)
-
-
-@dataclass(frozen=True)
-class Shape:
-    """One alternative of a goal: which types, and for each type what holds.
-
-    values: when not None, the only values (already checked against the rest by `Schemas.expand`).
-    patterns: automata that must all accept. additional: the goal of unnamed properties, None where no schema
-    speaks of them, and then `listed` says whether any named properties. choices: oneOf group -> alternative.
-    """
-
-    path: str
-    types: frozenset[str] = frozenset(TYPES)
-    values: tuple[Any, ...] | None = None
-    numbers: Interval = field(default_factory=Interval)
-    min_length: int = 0
-    max_length: int | None = None
-    pattern: Dfa | None = None
-    pattern_from: str = ""
-    min_items: int = 0
-    max_items: int | None = None
-    prefix: tuple[Goal, ...] = ()
-    items: Goal | None = None
-    properties: Mapping[str, Goal] = field(default_factory=dict)
-    required: tuple[str, ...] = ()
-    additional: Goal | None = None
-    listed: bool = False
-    min_properties: int = 0
-    max_properties: int | None = None
-    choices: Mapping[tuple[Any, ...], int] = field(default_factory=dict)
-    shared: bool = False
-    depth: int = 0
-    free: int = 0
-
-    def item(self, index: int) -> Goal | None:
-        """The goal of one item, None for anything."""
-        return self.prefix[index] if index < len(self.prefix) else self.items
-
-
-def check_json(value: Any, where: str, tool: str, keyword: str) -> None:
-    """SchemaError unless `value` is JSON: finite numbers, text without lone surrogates, string keys."""
-    queue = [value]
-    while queue:
-        item = queue.pop()
-        if isinstance(item, str):
-            try:
-                item.encode()
-            except UnicodeEncodeError:
-                raise error(f"{item!r} holds a lone surrogate", where, tool, keyword) from None
-        elif isinstance(item, float) and not math.isfinite(item):
-            raise error(f"{item!r} is no JSON number", where, tool, keyword)
-        elif isinstance(item, Mapping):
-            if not all(isinstance(k, str) for k in item):
-                raise error("object keys must be strings", where, tool, keyword)
-            queue += [*item, *item.values()]
-        elif isinstance(item, list | tuple):
-            queue += item
-        elif item is not None and not isinstance(item, bool | int | float):
-            raise error(f"{item!r} is no JSON value", where, tool, keyword)
-
-
-def error(what: str, path: str, tool: str, keyword: str) -> SchemaError:
-    place = f"tool {tool!r}, " if tool else ""
-    word = f"keyword {keyword!r}: " if keyword else ""
-    return SchemaError(
-        f"{place}schema path {path or '/'!r}, {word}{what}", tool=tool, path=path, keyword=keyword
-    )
 
 
 class Schemas:
@@ -240,8 +48,7 @@ class Schemas:
         name = root.get("$schema", "") if isinstance(root, Mapping) else ""
         self.old = isinstance(name, str) and any(f"draft-0{n}" in name for n in (4, 6, 7))
         self._expanded: dict[tuple[Any, ...], tuple[Shape, ...]] = {}
-        self._targets: dict[str, tuple[str, Any]] = {}
-        self._recursive: dict[str, bool] = {}
+        self._references = References(root, tool)
 
     def goal(self) -> Goal:
         return Goal((("", self.root),), 0, self.bounds.depth)
@@ -362,7 +169,7 @@ class Schemas:
         if names is None:
             if self.bounds.open_objects:
                 return shape
-            implied = {_IMPLIES[k] for k in schema if k in _IMPLIES}
+            implied = {IMPLIES[k] for k in schema if k in IMPLIES}
             if isinstance(schema.get("format"), str):
                 implied.add("number" if schema["format"] in NUMBER_FORMATS else "string")
             if not implied:
@@ -434,7 +241,7 @@ class Schemas:
         shape = replace(
             shape,
             min_length=max(shape.min_length, low),
-            max_length=_least(shape.max_length, high),
+            max_length=least(shape.max_length, high),
         )
         for keyword in ("pattern", "format"):
             if keyword not in schema:
@@ -455,7 +262,7 @@ class Schemas:
                         raise self.error(f"unknown format {text!r}; known are {known}", path, keyword)
                     dfa = compile_pattern(FORMATS[text], whole=True)
                     if text in LONGEST:
-                        shape = replace(shape, max_length=_least(shape.max_length, LONGEST[text]))
+                        shape = replace(shape, max_length=least(shape.max_length, LONGEST[text]))
                 else:
                     dfa = compile_pattern(text)
             except PatternError as problem:
@@ -488,18 +295,18 @@ class Schemas:
         rest = None if items is None else self.child(shape, f"{path}/{last}", items)
         width = max(len(goals), len(shape.prefix))
         mine = replace(shape, prefix=goals, items=rest)
-        both = tuple(_both(shape.item(i), mine.item(i)) or self.anything(shape) for i in range(width))
+        joint = tuple(both(shape.item(i), mine.item(i)) or self.anything(shape) for i in range(width))
         if schema.get("uniqueItems", False) not in (True, False):
             raise self.error("must be true or false", path, "uniqueItems")
-        most = _least(shape.max_items, high)
+        most = least(shape.max_items, high)
         if schema.get("uniqueItems") is True and (most is None or most > 1):
             raise self.error(
                 "needs memory of earlier items; only maxItems 1 can keep it", path, "uniqueItems"
             )
         return replace(
             shape,
-            prefix=both,
-            items=_both(shape.items, rest),
+            prefix=joint,
+            items=both(shape.items, rest),
             min_items=max(shape.min_items, low),
             max_items=most,
         )
@@ -524,26 +331,26 @@ class Schemas:
         joined: dict[str, Goal] = {}
         for name in [*shape.properties, *(n for n in mine if n not in shape.properties)]:
             left = shape.properties.get(name, shape.additional)
-            both = _both(left, mine.get(name, extra))
-            assert both is not None
-            joined[name] = both
+            goal = both(left, mine.get(name, extra))
+            assert goal is not None
+            joined[name] = goal
         return replace(
             shape,
             properties=joined,
             required=(*shape.required, *(n for n in dict.fromkeys(required) if n not in shape.required)),
-            additional=_both(shape.additional, extra),
+            additional=both(shape.additional, extra),
             listed=shape.listed or "properties" in schema,
             min_properties=max(shape.min_properties, low),
-            max_properties=_least(shape.max_properties, high),
+            max_properties=least(shape.max_properties, high),
         )
 
     # ── references ──
     def _reference(self, shape: Shape, path: str, target: Any) -> list[Shape]:
         if not isinstance(target, str):
             raise self.error(f"must be a string, not {target!r}", path, "$ref")
-        at, schema = self._resolve(target, path)
+        at, schema = self._references.resolve(target, path)
         depth = shape.depth
-        if self._is_recursive(at):
+        if self._references.is_recursive(at):
             depth += 1
             if depth > self.bounds.recursion:
                 self.cut = True
@@ -551,53 +358,6 @@ class Schemas:
                 return []
         shape = replace(shape, depth=depth, shared=True)
         return self._apply(shape, at, schema)
-
-    def _resolve(self, target: str, path: str) -> tuple[str, Any]:
-        known = self._targets.get(target)
-        if known is not None:
-            return known
-        base = self.root.get("$id", "") if isinstance(self.root, Mapping) else ""
-        place, _, fragment = target.partition("#")
-        if place and place != base:
-            raise self.error(f"{target!r} points outside this document; only '#…' can be used", path, "$ref")
-        fragment = unquote(fragment)
-        schema = self.root
-        if fragment and not fragment.startswith("/"):
-            found = list(_anchors(self.root, fragment, ""))
-            if len(found) != 1:
-                raise self.error(f"{target!r}: no single $anchor of that name", path, "$ref")
-            at, schema = found[0]
-        else:
-            at = fragment
-            for token in fragment.split("/")[1:]:
-                token = token.replace("~1", "/").replace("~0", "~")
-                if isinstance(schema, Mapping) and token in schema:
-                    schema = schema[token]
-                elif isinstance(schema, list | tuple) and token.isdecimal() and int(token) < len(schema):
-                    schema = schema[int(token)]
-                else:
-                    raise self.error(f"{target!r} points at nothing", path, "$ref")
-                if isinstance(schema, Mapping) and "$id" in schema:
-                    raise self.error(f"{target!r} passes an embedded $id; refused", path, "$ref")
-        self._targets[target] = (at, schema)
-        return at, schema
-
-    def _is_recursive(self, at: str) -> bool:
-        known = self._recursive.get(at)
-        if known is None:
-            reached: set[str] = set()
-            queue = [at]
-            while queue:
-                schema = self._resolve("#" + queue.pop(), at)[1]
-                for target in _references(schema):
-                    next_at = self._resolve(target, at)[0]
-                    if next_at not in reached:
-                        reached.add(next_at)
-                        queue.append(next_at)
-            # A reference to a schema around another one comes back to it as well.
-            known = any(at == r or at.startswith(r + "/") for r in reached)
-            self._recursive[at] = known
-        return known
 
     # ── values ──
     def holds(self, shape: Shape, value: Any) -> bool:
@@ -650,84 +410,3 @@ _OBJECT_WORDS = frozenset(
 
 def _side(bound: Fraction, low: bool, open_: bool) -> Interval:
     return Interval(low=bound, low_open=open_) if low else Interval(high=bound, high_open=open_)
-
-
-def meet(a: Interval, b: Interval) -> Interval:
-    """The numbers in both."""
-    low, low_open = a.low, a.low_open
-    if b.low is not None and (low is None or b.low > low or (b.low == low and b.low_open)):
-        low, low_open = b.low, b.low_open
-    high, high_open = a.high, a.high_open
-    if b.high is not None and (high is None or b.high < high or (b.high == high and b.high_open)):
-        high, high_open = b.high, b.high_open
-    multiple = a.multiple or b.multiple
-    if a.multiple is not None and b.multiple is not None:
-        multiple = lcm(a.multiple, b.multiple)
-    return Interval(low, high, low_open, high_open, multiple, a.integer or b.integer)
-
-
-def _least(a: int | None, b: int | None) -> int | None:
-    return b if a is None else a if b is None else min(a, b)
-
-
-def _both(a: Goal | None, b: Goal | None) -> Goal | None:
-    return b if a is None else a if b is None else a.also(b)
-
-
-def pointer(name: str) -> str:
-    return name.replace("~", "~0").replace("/", "~1")
-
-
-def type_of(value: Any) -> str:
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "boolean"
-    if isinstance(value, int | float):
-        return "number"
-    if isinstance(value, str):
-        return "string"
-    return "object" if isinstance(value, Mapping) else "array"
-
-
-def same(a: Any, b: Any) -> bool:
-    """JSON equality: numbers by value, a boolean is no number."""
-    kind = type_of(a)
-    if kind != type_of(b):
-        return False
-    if kind == "array":
-        return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
-    if kind == "object":
-        return a.keys() == b.keys() and all(same(a[k], b[k]) for k in a)
-    return bool(a == b)
-
-
-_NO_SCHEMAS = frozenset({"enum", "const", "default", "examples", "example"})
-
-
-def _references(schema: Any) -> Iterable[str]:
-    queue: list[Any] = [schema]
-    while queue:
-        item = queue.pop()
-        if isinstance(item, Mapping):
-            if isinstance(item.get("$ref"), str):
-                yield item["$ref"]
-            queue += [v for k, v in item.items() if k not in _NO_SCHEMAS]
-        elif isinstance(item, list | tuple):
-            queue += item
-
-
-def _anchors(schema: Any, name: str, path: str) -> Iterable[tuple[str, Any]]:
-    if isinstance(schema, Mapping):
-        if schema.get("$anchor") == name or schema.get("$id") == f"#{name}":
-            yield path, schema
-        for key, part in schema.items():
-            if key not in _NO_SCHEMAS:
-                yield from _anchors(part, name, f"{path}/{pointer(key)}")
-    elif isinstance(schema, list | tuple):
-        for i, part in enumerate(schema):
-            yield from _anchors(part, name, f"{path}/{i}")
-
-
-def paths(goals: Sequence[Goal]) -> str:
-    return ", ".join(goal.path or "/" for goal in goals)

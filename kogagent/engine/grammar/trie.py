@@ -19,8 +19,8 @@ Ints = npt.NDArray[np.int32]
 
 
 class TokenTrie:
-    """byte[n] of the edge into node n; its children are first[n] .. first[n] + count[n]; token[n] is the id that
-    ends there or -1 (further ids with the same bytes are in `twins`). reach: bytes of the longest token.
+    """byte[n] of the edge into node n; its children are first[n] .. first[n] + count[n]; token[n] is the id
+    that ends there or -1 (further ids with the same bytes are in `twins`). reach: bytes of the longest token.
     names: the text of each special id. known: what walks through states shared by all grammars found here."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:

@@ -1,8 +1,8 @@
-"""Turns: free text, a trigger, tool calls, an end. Knows call formats and bytes; no JSON Schema, no ids' text.
+"""Turns: free text, a trigger, tool calls, an end. Knows call formats and bytes; no JSON Schema.
 
-Free text is any UTF-8. The trigger counts outside code fences only (a line that starts with ``` or ~~~ opens one,
-the next such line closes it). Where the trigger is one special id, that id alone is the trigger and its name
-spelled by other tokens stays text.
+Free text is any UTF-8. The trigger counts outside code fences only (a line that starts with ``` or ~~~ opens
+one, the next such line closes it). Where the trigger is one special id, that id alone is the trigger and its
+name spelled by other tokens stays text.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def spell(text: str, names: Mapping[str, int]) -> tuple[int, ...]:
 
 @lru_cache(maxsize=32)
 def text_states(digits: int, trigger: tuple[int, ...], mode: Mode) -> tuple[Builder, int]:
-    """The library and behind it the states of free text; RETURN behind the trigger. The builder and the start."""
+    """The library and behind it the states of free text; RETURN behind the trigger. Builder and start."""
     builder = Builder(library(digits).builder, f"text/{digits}/{trigger}/{mode}")
     first = len(builder.rows)
     special = trigger[0] if trigger and trigger[0] >= END else None

@@ -1,8 +1,7 @@
 """Shapes to states: the text of JSON values with fixed separators. Knows no keywords, no tokens.
 
-Strings, arrays and open objects are calls, so that their counters live in a frame; closed objects, keywords and
-enumerated values are written in line. Properties come in schema order: the names that may follow form one trie
-for each position, and these tries share their states, so that cost is linear in the text of the names.
+Strings, arrays and open objects are calls, so that their counters live in a frame; closed objects, keywords
+and enumerated values are written in line.
 """
 
 from __future__ import annotations
@@ -13,12 +12,14 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from kogagent.engine.grammar.automaton import COUNT, RETURN, TARGET, UNBOUNDED, Builder, Conflict
+from kogagent.engine.grammar.automaton import COUNT, RETURN, TARGET, Builder, Conflict
 from kogagent.engine.grammar.dfa import Dfa, TooManyStates, at_least, at_most, literals, union
 from kogagent.engine.grammar.disjoint import require_disjoint
 from kogagent.engine.grammar.library import QUOTE, Library
 from kogagent.engine.grammar.numbers import bounded_number
-from kogagent.engine.grammar.schema import Goal, Schemas, Shape, type_of
+from kogagent.engine.grammar.objects import Objects
+from kogagent.engine.grammar.schema import Schemas
+from kogagent.engine.grammar.shapes import Goal, Shape, type_of
 from kogagent.engine.grammar.utf8 import json_sequences
 
 MAX_UNROLLED = 512
@@ -37,7 +38,7 @@ class Writer:
         self.key_separator = key.encode()
         self._values: dict[tuple[Any, int], int | None] = {}
         self._arrays: dict[tuple[Any, ...], int | None] = {}
-        self._objects: dict[tuple[Any, ...], int | None] = {}
+        self._objects = Objects(self)
         self._strings: dict[tuple[int, str], tuple[Dfa, int]] = {}
 
     # ── any value ──
@@ -56,10 +57,10 @@ class Writer:
             states += self._fixed(shapes, follow)
             states += self._numbers([s for s in shapes if s.values is None and "number" in s.types], follow)
             states += self._texts(shapes, follow)
-            for kind, write in (("array", self._array), ("object", self._object)):
+            for kind, write in (("array", self._array), ("object", self._objects.write)):
                 mine = distinct(s for s in shapes if s.values is None and kind in s.types)
                 # One default bound for all alternatives: they share a frame until they can be told apart.
-                common = max((self._default(s, kind) for s in mine), default=0) if len(mine) > 1 else 0
+                common = max((self.default(s, kind) for s in mine), default=0) if len(mine) > 1 else 0
                 made = [write(s, follow, common) for s in mine]
                 states += [state for state in made if state is not None]
             return self.builder.union(states) if states else None
@@ -77,7 +78,7 @@ class Writer:
                 "multipleOf" if any(s.numbers.multiple for s in shapes) else "pattern",
             ) from None
 
-    def _default(self, shape: Shape, kind: str) -> int:
+    def default(self, shape: Shape, kind: str) -> int:
         """The bound on items or properties where a schema gives none."""
         if kind == "array":
             return max(self.bounds.items, shape.min_items, len(shape.prefix))
@@ -122,31 +123,26 @@ class Writer:
 
     def write(self, value: Any) -> list[str]:
         """The texts of a fixed value: one, or two for an integer that may be written 1.0."""
-        kind = type_of(value)
-        if (
-            kind == "string"
-            or not isinstance(value, Mapping | list | tuple | int | float)
-            or kind == "boolean"
-        ):
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            if isinstance(value, float) and not value.is_integer():
+                return [json.dumps(value)]
+            text = str(int(value))
+            return [text, text + ".0"] if self.bounds.zero_fraction else [text]
+        if isinstance(value, Mapping):
+            heads = [json.dumps(n, ensure_ascii=False) + self.key_separator.decode() for n in value]
+            parts, form = list(value.values()), "{%s}"
+        elif isinstance(value, list | tuple):
+            heads, parts, form = [""] * len(value), list(value), "[%s]"
+        else:
             return [json.dumps(value, ensure_ascii=False)]
-        if kind == "number":
-            whole = isinstance(value, int) or value.is_integer()
-            texts = [str(int(value)) if whole else json.dumps(value)]
-            if whole and self.bounds.zero_fraction:
-                texts.append(texts[0] + ".0")
-            return texts
-        named = isinstance(value, Mapping)
-        heads = (
-            [json.dumps(n, ensure_ascii=False) + self.key_separator.decode() for n in value] if named else []
-        )
-        parts = [self.write(part) for part in (value.values() if named else value)]
-        if math.prod(map(len, parts)) > MAX_UNROLLED:
-            parts = [texts[:1] for texts in parts]
-        out = []
-        for texts in itertools.product(*parts):
-            inner = [head + text for head, text in zip(heads, texts, strict=True)] if named else texts
-            out.append(("{%s}" if named else "[%s]") % self.item_separator.decode().join(inner))
-        return out
+        texts = [self.write(part) for part in parts]
+        if math.prod(map(len, texts)) > MAX_UNROLLED:
+            texts = [choices[:1] for choices in texts]
+        separator = self.item_separator.decode()
+        return [
+            form % separator.join(head + text for head, text in zip(heads, chosen, strict=True))
+            for chosen in itertools.product(*texts)
+        ]
 
     # ── numbers ──
     def _numbers(self, shapes: Sequence[Shape], follow: int) -> list[int]:
@@ -250,7 +246,8 @@ class Writer:
         if dfa is None or dfa.shortest[0] > most:
             if shape.types == {"string"} and not shape.choices:
                 raise self.schemas.error(
-                    f"no text matches {shape.pattern_from} with minLength {shape.min_length} and maxLength {most}",
+                    f"no text matches {shape.pattern_from} with minLength {shape.min_length} "
+                    f"and maxLength {most}",
                     shape.path,
                     "pattern",
                 )
@@ -277,7 +274,7 @@ class Writer:
     def _array(self, shape: Shape, follow: int, common: int) -> int | None:
         low, high = shape.min_items, shape.max_items
         if high is None:
-            high = common or self._default(shape, "array")
+            high = common or self.default(shape, "array")
             rest = shape.items
             if rest is None or self.schemas.expand(rest):
                 self.schemas.note(shape.path, f"no maxItems; at most {high} items")
@@ -308,13 +305,13 @@ class Writer:
             after = builder.state({close: RETURN})
             first = self.value(rest, after)
             if first is not None:
-                rows[after][separator[0]] = self._tail(separator, first) | COUNT
+                rows[after][separator[0]] = self.tail(separator, first) | COUNT
         if first is None and low > reach:
             return None
         for index in reversed(range(reach)):
             after = builder.state({close: RETURN})
             if first is not None:
-                rows[after][separator[0]] = self._tail(separator, first) | COUNT
+                rows[after][separator[0]] = self.tail(separator, first) | COUNT
             made = self.value(shape.prefix[index], after)
             if made is None:
                 if low > index:
@@ -329,147 +326,9 @@ class Writer:
             rows[entry][close] = RETURN
         return entry if rows[entry] else None
 
-    def _tail(self, separator: bytes, follow: int) -> int:
+    def tail(self, separator: bytes, follow: int) -> int:
+        """The state behind the first byte of a separator."""
         return self.builder.literal(separator[1:], follow)
-
-    # ── objects ──
-    def _object(self, shape: Shape, follow: int, common: int) -> int | None:
-        extra = shape.additional
-        if extra is None and (self.bounds.open_objects or not shape.listed):
-            extra = self.schemas.anything(shape)
-        if extra is not None and not self.schemas.expand(extra):
-            extra = None
-        named = [(n, g, n in shape.required) for n, g in shape.properties.items()]
-        for name in shape.required:
-            if name not in shape.properties:
-                if extra is None:
-                    if shape.types == {"object"} and not shape.choices:
-                        raise self.schemas.error(
-                            f"{name!r} is no property and no others may stand", shape.path, "required"
-                        )
-                    return None
-                named.append((name, extra, True))
-        needed = sum(required for _, _, required in named)
-        low, high = shape.min_properties, shape.max_properties
-        if high is not None and high < needed:
-            raise self.schemas.error(f"{needed} properties are required", shape.path, "maxProperties")
-        if high is not None and high == needed:
-            named, extra = [n for n in named if n[2]], None
-        elif high is not None and high < len(named) and needed:
-            raise self.schemas.error(
-                f"between the {needed} required and all {len(named)} properties; refused",
-                shape.path,
-                "maxProperties",
-            )
-        if extra is None and low > needed:
-            if low == len(named):
-                named, needed = [(n, g, True) for n, g, _ in named], len(named)
-            elif low > len(named):
-                raise self.schemas.error(
-                    f"only {len(named)} properties can stand", shape.path, "minProperties"
-                )
-            elif low > 1:
-                raise self.schemas.error(
-                    f"{low} of {len(named)} properties, {needed} of them required; refused",
-                    shape.path,
-                    "minProperties",
-                )
-        if extra is not None and low > needed + 1:
-            raise self.schemas.error(
-                f"{low} properties of which {needed} are named as required: that unnamed ones are all different "
-                "cannot be kept track of; refused",
-                shape.path,
-                "minProperties",
-            )
-        if high is None and extra is not None:
-            high = common or self._default(shape, "object")
-            self.schemas.note(shape.path, f"at most {high - len(named)} unnamed properties")
-        if high is None:
-            high = common
-        counted = high > 0 and (extra is not None or high < len(named) or common > 0)
-        nonempty = low > 0
-        if not (counted or shape.shared):
-            body = self._members(named, None, nonempty, False, follow)
-            return None if body is None else self.builder.state({ord("{"): body})
-        key = (
-            tuple((n, g.key, r) for n, g, r in named),
-            None if extra is None else extra.key,
-            nonempty,
-            counted,
-        )
-        if key not in self._objects:
-            self._objects[key] = self._members(named, extra, nonempty, counted, RETURN)
-        entry = self._objects[key]
-        if entry is None:
-            return None
-        most = max(high - 1, 0) if counted else UNBOUNDED
-        least = max(low - 1, 0) if extra is not None else 0
-        return self.builder.state({ord("{"): self.builder.call(entry, follow, least, most)})
-
-    def _members(
-        self,
-        named: Sequence[tuple[str, Goal, bool]],
-        extra: Goal | None,
-        nonempty: bool,
-        counted: bool,
-        follow: int,
-    ) -> int | None:
-        """The state behind "{"; None where a required property cannot be written."""
-        builder, rows, close = self.builder, self.builder.rows, ord("}")
-        flag = COUNT if counted else 0
-        quote = self.item_separator + b'"'
-        texts = [json.dumps(n, ensure_ascii=False).encode()[1:] + self.key_separator for n, _, _ in named]
-        names: int | None = self._unnamed(texts, extra, flag, follow) if extra is not None else None
-        closes = True
-        for (name, goal, required), text in zip(reversed(named), reversed(texts), strict=True):
-            after = builder.state({close: follow} if closes else {})
-            if names is not None:
-                rows[after][quote[0]] = self._tail(quote, names) | flag
-            value = self.value(goal, after) if rows[after] else None
-            if value is None:
-                if required:
-                    if not self.schemas.cut:
-                        raise self.schemas.error(
-                            f"nothing can satisfy required {name!r}", goal.path, "required"
-                        )
-                    return None
-                continue
-            names = builder.grown(None if required else names, text, value)
-            closes = closes and not required
-        entry = builder.state()
-        if names is not None:
-            rows[entry][QUOTE] = names
-        if closes and not nonempty:
-            rows[entry][close] = follow
-        return entry if rows[entry] else None
-
-    def _unnamed(self, texts: Sequence[bytes], extra: Goal, flag: int, follow: int) -> int:
-        """The state behind the opening quote of a name that is none of `texts`, of an open object."""
-        builder, rows = self.builder, self.builder.rows
-        start = builder.state()
-        after = builder.state({ord("}"): follow})
-        quote = self.item_separator + b'"'
-        rows[after][quote[0]] = self._tail(quote, start) | flag
-        value = self.value(extra, after)
-        assert value is not None
-        colon = builder.literal(self.key_separator, value)
-
-        def fill(state: int, body: int, taken: Sequence[bytes]) -> None:
-            row = rows[state]
-            heads = {text[0] for text in taken}
-            for symbol, move in rows[body].items():
-                if symbol in heads:
-                    continue
-                if symbol == QUOTE:
-                    row[symbol] = colon
-                else:
-                    row[symbol] = builder.call(move & TARGET, colon, 0, self.bounds.key)
-            for head in heads - {QUOTE}:
-                inner = row[head] = builder.state()
-                fill(inner, rows[body][head] & TARGET, [t[1:] for t in taken if t[0] == head])
-
-        fill(start, self.lib.key, [text[: -len(self.key_separator)] for text in texts])
-        return start
 
 
 def distinct(shapes: Iterable[Shape]) -> list[Shape]:

@@ -7,10 +7,12 @@ found for one stands for all counts of the class, however large the bounds.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import numpy.typing as npt
 
-from kogagent.engine.grammar.automaton import DEAD, END, FAR, LOW, SPECIAL, Automaton, Frame
+from kogagent.engine.grammar.automaton import END, FAR, LOW, Automaton, Frame
 from kogagent.engine.grammar.trie import Ints, TokenTrie
 
 Config = tuple[int, Frame]
@@ -99,7 +101,7 @@ class Walker:
         return number
 
     def _row(self, number: int) -> npt.NDArray[np.int32]:
-        """[256]: the configuration each byte leads to, -1 where illegal, -2 where it leaves the walked frame."""
+        """[256]: the configuration each byte leads to, -1 where illegal, -2 out of the walked frame."""
         row = self._rows[number]
         if row is None:
             state, frame = self._configs[number]
@@ -191,16 +193,10 @@ class Walker:
                     continue
                 begin = trie.first_list[node]
                 row = self._row(config)
-                if count <= 8:
-                    children = range(begin, begin + count)
-                else:
-                    legal = np.flatnonzero(row != -1)
-                    if len(legal) > 32:
-                        legal = legal.tolist()
-                        hits = (find(byte, begin, begin + count) for byte in legal)
-                    else:
-                        hits = (find(byte, begin, begin + count) for byte in legal.tolist())
-                    children = [hit for hit in hits if hit >= 0]
+                children: Iterable[int] = range(begin, begin + count)
+                if count > 8:
+                    legal = np.flatnonzero(row != -1).tolist()
+                    children = [hit for byte in legal if (hit := find(byte, begin, begin + count)) >= 0]
                 for child in children:
                     to = int(row[trie.bytes[child]])
                     if to >= 0:
@@ -216,11 +212,3 @@ class Walker:
         if not nodes:
             return None
         return np.array(nodes, np.int32), np.array(configs, np.int32)
-
-
-def specials(automaton: Automaton, state: int, frame: Frame) -> list[int]:
-    """The symbols that are no bytes and are legal here."""
-    return [symbol for symbol in automaton.legal(state, frame) if symbol >= END]
-
-
-__all__ = ["DEAD", "SPECIAL", "Config", "Walker", "specials"]

@@ -1,0 +1,188 @@
+"""What a value may be: shapes, their goals, the bounds they get. Knows no keywords, no automaton."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kogagent.engine.grammar.dfa import Dfa
+from kogagent.engine.grammar.numbers import Interval, lcm
+from kogagent.errors import SchemaError
+
+TYPES = ("null", "boolean", "object", "array", "number", "string")
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """The limits that hold where a schema gives none, and how values are written.
+
+    string: code points of a string without maxLength, or with a pattern of unlimited length.
+    items: items of an array without maxItems.   properties: unnamed properties of an open object.
+    key: code points of an unnamed property's name.   digits: digits before and behind a decimal point.
+    depth: nesting of arrays and objects inside a free-form value.   recursion: nesting of recursive $ref.
+    open_objects: read a schema as the specification does: properties it does not name are allowed, and so are
+        values of other types where `type` is missing. False closes objects that list properties.
+    zero_fraction: an integer may be written 1.0, as the specification allows.
+    """
+
+    string: int = 4096
+    items: int = 64
+    properties: int = 16
+    key: int = 64
+    digits: int = 17
+    depth: int = 4
+    recursion: int = 6
+    open_objects: bool = False
+    zero_fraction: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("string", "items", "properties", "key", "digits", "depth", "recursion"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 1_000_000:
+                raise SchemaError(f"Bounds.{name} must be an integer from 1 to 1000000, not {value!r}")
+
+
+@dataclass(frozen=True)
+class Goal:
+    """Schemas that must hold together. depth counts recursive references on the way here, free the levels of
+    free-form nesting left."""
+
+    parts: tuple[tuple[str, Any], ...]
+    depth: int
+    free: int
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        return (tuple(_identity(schema) for _, schema in self.parts), self.depth, self.free)
+
+    @property
+    def path(self) -> str:
+        return self.parts[0][0]
+
+    def also(self, other: Goal) -> Goal:
+        known = {_identity(schema) for _, schema in self.parts}
+        more = tuple(part for part in other.parts if _identity(part[1]) not in known)
+        return Goal(self.parts + more, max(self.depth, other.depth), min(self.free, other.free))
+
+
+def _identity(schema: Any) -> Any:
+    return schema if isinstance(schema, bool) else id(schema)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """One alternative of a goal: which types, and for each type what holds.
+
+    values: when not None, the only values (already checked against the rest by `Schemas.expand`).
+    patterns: automata that must all accept. additional: the goal of unnamed properties, None where no schema
+    speaks of them, and then `listed` says whether any named properties. choices: oneOf group -> alternative.
+    """
+
+    path: str
+    types: frozenset[str] = frozenset(TYPES)
+    values: tuple[Any, ...] | None = None
+    numbers: Interval = field(default_factory=Interval)
+    min_length: int = 0
+    max_length: int | None = None
+    pattern: Dfa | None = None
+    pattern_from: str = ""
+    min_items: int = 0
+    max_items: int | None = None
+    prefix: tuple[Goal, ...] = ()
+    items: Goal | None = None
+    properties: Mapping[str, Goal] = field(default_factory=dict)
+    required: tuple[str, ...] = ()
+    additional: Goal | None = None
+    listed: bool = False
+    min_properties: int = 0
+    max_properties: int | None = None
+    choices: Mapping[tuple[Any, ...], int] = field(default_factory=dict)
+    shared: bool = False
+    depth: int = 0
+    free: int = 0
+
+    def item(self, index: int) -> Goal | None:
+        """The goal of one item, None for anything."""
+        return self.prefix[index] if index < len(self.prefix) else self.items
+
+
+def check_json(value: Any, where: str, tool: str, keyword: str) -> None:
+    """SchemaError unless `value` is JSON: finite numbers, text without lone surrogates, string keys."""
+    queue = [value]
+    while queue:
+        item = queue.pop()
+        if isinstance(item, str):
+            try:
+                item.encode()
+            except UnicodeEncodeError:
+                raise error(f"{item!r} holds a lone surrogate", where, tool, keyword) from None
+        elif isinstance(item, float) and not math.isfinite(item):
+            raise error(f"{item!r} is no JSON number", where, tool, keyword)
+        elif isinstance(item, Mapping):
+            if not all(isinstance(k, str) for k in item):
+                raise error("object keys must be strings", where, tool, keyword)
+            queue += [*item, *item.values()]
+        elif isinstance(item, list | tuple):
+            queue += item
+        elif item is not None and not isinstance(item, bool | int | float):
+            raise error(f"{item!r} is no JSON value", where, tool, keyword)
+
+
+def error(what: str, path: str, tool: str, keyword: str) -> SchemaError:
+    place = f"tool {tool!r}, " if tool else ""
+    word = f"keyword {keyword!r}: " if keyword else ""
+    return SchemaError(
+        f"{place}schema path {path or '/'!r}, {word}{what}", tool=tool, path=path, keyword=keyword
+    )
+
+
+def meet(a: Interval, b: Interval) -> Interval:
+    """The numbers in both."""
+    low, low_open = a.low, a.low_open
+    if b.low is not None and (low is None or b.low > low or (b.low == low and b.low_open)):
+        low, low_open = b.low, b.low_open
+    high, high_open = a.high, a.high_open
+    if b.high is not None and (high is None or b.high < high or (b.high == high and b.high_open)):
+        high, high_open = b.high, b.high_open
+    multiple = a.multiple or b.multiple
+    if a.multiple is not None and b.multiple is not None:
+        multiple = lcm(a.multiple, b.multiple)
+    return Interval(low, high, low_open, high_open, multiple, a.integer or b.integer)
+
+
+def least(a: int | None, b: int | None) -> int | None:
+    return b if a is None else a if b is None else min(a, b)
+
+
+def both(a: Goal | None, b: Goal | None) -> Goal | None:
+    return b if a is None else a if b is None else a.also(b)
+
+
+def pointer(name: str) -> str:
+    return name.replace("~", "~0").replace("/", "~1")
+
+
+def type_of(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, int | float):
+        return "number"
+    if isinstance(value, str):
+        return "string"
+    return "object" if isinstance(value, Mapping) else "array"
+
+
+def same(a: Any, b: Any) -> bool:
+    """JSON equality: numbers by value, a boolean is no number."""
+    kind = type_of(a)
+    if kind != type_of(b):
+        return False
+    if kind == "array":
+        return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
+    if kind == "object":
+        return a.keys() == b.keys() and all(same(a[k], b[k]) for k in a)
+    return bool(a == b)
