@@ -6,6 +6,7 @@ import asyncio
 import gc
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -134,6 +135,16 @@ async def test_many_streams_at_once_give_what_each_gives_alone(engine: Engine) -
     alone = [await engine.stream(p, sampling=WARM, max_tokens=20).text() for p in prompts]
     together = await asyncio.gather(*(engine.stream(p, sampling=WARM, max_tokens=20).text() for p in prompts))
     assert list(together) == alone
+
+
+def test_event_loops_of_several_threads_share_an_engine(engine: Engine) -> None:
+    def run(prompt: str) -> str:
+        return asyncio.run(engine.stream(prompt, sampling=WARM, max_tokens=30).text())
+
+    prompts = ["a", "bb", "ccc"]
+    alone = [run(prompt) for prompt in prompts]
+    with ThreadPoolExecutor(3) as pool:
+        assert list(pool.map(run, prompts)) == alone
 
 
 async def test_a_session_goes_on_where_it_was_and_computes_only_what_is_new(engine: Engine) -> None:

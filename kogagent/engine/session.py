@@ -6,12 +6,14 @@ device. When a stream starts, the worker rewinds the cache to what is still true
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 import warnings
 import weakref
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 
 from kogagent.engine.backend import KV, Backend, Decode, DecodePlan, Emitted, TokenMatcher
@@ -219,8 +221,8 @@ class Session:
             stream.abandon()
         try:
             self._worker.post(self._give_back)
-        except EngineClosedError:
-            self._kv = None  # the backend took its memory back already
+        except (EngineClosedError, InputError):
+            self._kv = None  # closed, or too busy to keep anything: the memory goes with the last reference
 
     def _give_back(self) -> None:
         kv, self._kv = self._kv, None
@@ -234,6 +236,13 @@ class Session:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.aclose()
+
+    def __del__(self) -> None:
+        # Forgotten, not closed: jobs hold their session, so none is left that uses its cache.
+        if not self._closed and self._kv is not None:
+            held = self._ids[: min(self._true, self._kv.length)]
+            with contextlib.suppress(EngineClosedError, InputError):
+                self._worker.post(partial(self._shelf.put, self._kv, held))
 
     # ── inside ──
 

@@ -207,6 +207,20 @@ async def test_a_thousand_sessions_leave_as_many_caches_as_the_engine_keeps(
     assert sum(not kv.closed for kv in rig.backend.opened) <= 2
 
 
+async def test_a_forgotten_session_leaves_its_cache_like_a_closed_one(rig: Rig, prompt: list[int]) -> None:
+    session = rig.core.session()
+    session.append(prompt)
+    await generate(session, 1)
+    del session
+    gc.collect()
+    other = rig.core.session()
+    other.append(prompt)
+    stream = other.stream(max_tokens=1)
+    await take(stream)
+    assert stream.counters.reused == len(prompt) - 1
+    assert len(rig.backend.opened) == 1
+
+
 async def test_a_new_session_takes_over_the_longest_prefix_a_closed_one_left(
     rig: Rig, prompt: list[int]
 ) -> None:
