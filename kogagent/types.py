@@ -140,7 +140,8 @@ class Timings:
     """Seconds a turn or a run spent in each phase; they add.
 
     prefill, sampled and forced are time inside the engine; render is template and tokenizer; tool is
-    the wall time in which at least one tool ran; wall is the whole. What is left is `loop_s`.
+    the wall time in which at least one tool ran; reader is time a run waited for whoever reads its events;
+    wall is the whole. What is left is `loop_s`.
     """
 
     prefill_s: float = 0.0
@@ -149,12 +150,13 @@ class Timings:
     render_s: float = 0.0
     tool_s: float = 0.0
     wall_s: float = 0.0
+    reader_s: float = 0.0
 
     @property
     def loop_s(self) -> float:
         """Wall time in no other phase: the SDK's own."""
         named = self.prefill_s + self.sampled_s + self.forced_s + self.render_s + self.tool_s
-        return self.wall_s - named
+        return self.wall_s - named - self.reader_s
 
     def __add__(self, other: Timings) -> Timings:
         return Timings(
@@ -164,6 +166,7 @@ class Timings:
             self.render_s + other.render_s,
             self.tool_s + other.tool_s,
             self.wall_s + other.wall_s,
+            self.reader_s + other.reader_s,
         )
 
 

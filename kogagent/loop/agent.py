@@ -19,7 +19,7 @@ from kogagent.types import Message, RunResult, UserMessage
 
 if TYPE_CHECKING:
     from kogagent.tools.tool import Tool
-    from kogagent.tools.toolbox import Toolbox
+    from kogagent.tools.toolbox import Approve, Toolbox
 
 Instructions: TypeAlias = str | Callable[[Any], str | Awaitable[str]]
 History: TypeAlias = Transcript | Sequence[Message]
@@ -36,7 +36,8 @@ class Agent:
     plan: tokens of a short plan before each act; True for 64, 0 for none. output_type: the answer is JSON of
     this type, validated; str for any text. tool_choice: "auto", "none", "required" or a tool's name, until a
     call was made. on_tool_error: "tell" the model of an exception that a tool did not mean to raise, or
-    "raise" it. An agent keeps no state between runs; any number of runs may go on at once.
+    "raise" it. approve: asked before each call of a tool that needs approval, see Toolbox.
+    An agent keeps no state between runs; any number of runs may go on at once.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class Agent:
         limits: Limits | None = None,
         tool_choice: ToolChoice = "auto",
         on_tool_error: Literal["tell", "raise"] = "tell",
+        approve: Approve | None = None,
         name: str = "agent",
     ) -> None:
         """Raises InputError, SchemaError for what cannot be used."""
@@ -70,7 +72,9 @@ class Agent:
         if on_tool_error not in ("tell", "raise"):
             raise InputError(f"on_tool_error={on_tool_error!r} must be 'tell' or 'raise'")
         self.model = model
-        self.toolbox = tools if isinstance(tools, Toolbox) else Toolbox(tools)
+        if isinstance(tools, Toolbox) and approve is not None:
+            raise InputError("approve belongs to the Toolbox: Toolbox([…], approve=…)")
+        self.toolbox = tools if isinstance(tools, Toolbox) else Toolbox(tools, approve=approve)
         self.instructions = instructions
         self.limits = Limits() if limits is None else limits
         self.name = name
@@ -134,6 +138,7 @@ class Agent:
     ) -> RunResult:
         transcript.acquire()
         try:
+            transcript.close_calls()
             return await self._begin(prompt, transcript, deps, sink)
         finally:
             transcript.release()
@@ -175,7 +180,6 @@ def _transcript(prompt: str | None, history: History | None) -> Transcript:
     if prompt is not None and not isinstance(prompt, str):
         raise InputError(f"a prompt is text, not {prompt!r}; pass messages as history=…")
     if isinstance(history, Transcript):
-        history.close_calls()
         transcript = history
     else:
         if isinstance(history, str):

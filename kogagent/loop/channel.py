@@ -8,6 +8,7 @@ the stream early means that nothing more is done.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 
 from kogagent.types import AgentEvent
@@ -19,6 +20,7 @@ class Nobody:
     """The end of a run that nobody watches."""
 
     full = False
+    waited_s = 0.0
 
     def put(self, event: AgentEvent) -> None:
         pass
@@ -34,6 +36,7 @@ class Channel:
         self._events: deque[AgentEvent] = deque()
         self._reader: asyncio.Future[None] | None = None
         self._writers: list[asyncio.Future[None]] = []
+        self.waited_s = 0.0  # the run, for its reader
         self._ended = False
         self._closed = False
         self._error: BaseException | None = None
@@ -56,10 +59,12 @@ class Channel:
 
     async def drained(self) -> None:
         """Wait until every event is taken and the reader waits for another."""
+        started = time.perf_counter()
         while self._events or self._reader is None:
             writer = asyncio.get_running_loop().create_future()
             self._writers.append(writer)
             await writer
+        self.waited_s += time.perf_counter() - started
 
     def end(self, error: BaseException | None = None) -> None:
         """No event follows; an error is raised once, after the events before it were taken."""

@@ -49,6 +49,9 @@ class Sink(Protocol):
     @property
     def full(self) -> bool: ...
 
+    @property
+    def waited_s(self) -> float: ...
+
     def put(self, event: AgentEvent) -> None: ...
 
     async def drained(self) -> None: ...
@@ -110,7 +113,7 @@ class Run:
             finish.output,
             tuple(self._transcript.messages),
             self._usage,
-            replace(self._timings, tool_s=self._tool_s, wall_s=wall),
+            replace(self._timings, tool_s=self._tool_s, wall_s=wall, reader_s=self._sink.waited_s),
             self._turns,
             finish.reason,
             tuple(self._failures),

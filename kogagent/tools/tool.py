@@ -16,6 +16,7 @@ from kogagent.types import ToolSpec
 P = ParamSpec("P")
 R = TypeVar("R")
 
+_SHARED = ("place", "timeout", "max_result_chars", "needs_approval", "signature", "spec")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 
 
@@ -23,7 +24,8 @@ class Tool(Generic[P, R]):
     """A function a model may call. Calling it is calling the function.
 
     spec is what a model is told; place is where the function was defined, "file:line". timeout in seconds
-    and max_result_chars are None where the toolbox decides. Immutable.
+    and max_result_chars are None where the toolbox decides. needs_approval: each call is asked about before
+    it runs. Immutable.
     """
 
     def __init__(
@@ -34,6 +36,7 @@ class Tool(Generic[P, R]):
         description: str | None = None,
         timeout: float | None = None,
         max_result_chars: int | None = None,
+        needs_approval: bool = False,
     ) -> None:
         """Raises SchemaError for a signature no grammar can enforce, InputError for an option."""
         inner = function.__func__ if isinstance(function, staticmethod | classmethod) else function
@@ -61,6 +64,7 @@ class Tool(Generic[P, R]):
         self.place = place
         self.timeout = timeout
         self.max_result_chars = max_result_chars
+        self.needs_approval = needs_approval
         self.signature = schema.of_function(
             inner, tool=name, place=place, fixed=_fixed(function), method=not self._bound
         )
@@ -96,7 +100,7 @@ class Tool(Generic[P, R]):
         bound: Tool[..., R] = object.__new__(Tool)
         bound.function = self.function.__get__(instance, owner)
         bound._bound = True
-        for name in ("place", "timeout", "max_result_chars", "signature", "spec", "__doc__"):
+        for name in (*_SHARED, "__doc__"):
             setattr(bound, name, getattr(self, name))
         return bound
 
@@ -113,6 +117,7 @@ def tool(
     description: str | None = None,
     timeout: float | None = None,
     max_result_chars: int | None = None,
+    needs_approval: bool = False,
 ) -> Tool[P, R]: ...
 
 
@@ -123,6 +128,7 @@ def tool(
     description: str | None = None,
     timeout: float | None = None,
     max_result_chars: int | None = None,
+    needs_approval: bool = False,
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 
 
@@ -134,13 +140,15 @@ def tool(
     description: str | None = None,
     timeout: float | None = None,
     max_result_chars: int | None = None,
+    needs_approval: bool = False,
 ) -> Tool[P, R] | Callable[[Callable[P, R]], Tool[P, R]]:
     """Make a tool of a function, sync or async: `@tool`, or `@tool(name=…, timeout=…)`.
 
     The schema comes from the annotations, the descriptions from the docstring (google, numpy or sphinx) or
     from `Annotated[type, "description"]`. A parameter annotated RunContext is injected. An async function
     runs on the event loop, a sync one in a thread. timeout: seconds, math.inf for none, None for the
-    toolbox's. Raises SchemaError where the function is defined, never later.
+    toolbox's. needs_approval: the agent's `approve` is asked before each call. Raises SchemaError where the
+    function is defined, never later.
     """
     if isinstance(function, Tool):
         raise InputError(f"{function!r} is a tool already. Apply @tool once.")
@@ -152,6 +160,7 @@ def tool(
             description=description,
             timeout=timeout,
             max_result_chars=max_result_chars,
+            needs_approval=needs_approval,
         )
 
     if function is None:

@@ -15,7 +15,7 @@ import math
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from kogagent.errors import InputError, Retry, ToolFailed
 from kogagent.tools.results import clean, shorten, to_text
@@ -27,6 +27,8 @@ from kogagent.types import ResultStatus, RunContext, ToolCall, ToolOutcome, Tool
 T = TypeVar("T")
 _log = logging.getLogger("kogagent.tools")
 _ERROR_CHARS = 400
+Verdict: TypeAlias = bool | str
+Approve: TypeAlias = Callable[[ToolCall, RunContext[Any]], Verdict | Awaitable[Verdict]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,8 @@ class Toolbox:
     timeout: seconds a call may take where the tool sets no limit of its own, math.inf for none.
     max_result_chars: longer results keep head and tail. max_threads: sync calls that run at once, over all
     runs. grace: seconds a cancelled async tool gets to clean up before it is abandoned.
+    approve: asked before each call of a tool that needs approval, with valid arguments; True runs it, False
+    or a reason in words does not. It may be async and take its time: no limit of the tool's applies.
     Raises SchemaError for things that are no tools and for two tools of one name.
     """
 
@@ -64,6 +68,7 @@ class Toolbox:
         max_result_chars: int = 16_000,
         max_threads: int = 32,
         grace: float = 1.0,
+        approve: Approve | None = None,
     ) -> None:
         for name, value in (("timeout", timeout), ("grace", grace)):
             if not isinstance(value, int | float) or isinstance(value, bool) or not value > 0:
@@ -72,6 +77,13 @@ class Toolbox:
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise InputError(f"Toolbox {name}={value!r} must be a positive integer")
         self._tools = {one.name: _Ready.of(one, timeout, max_result_chars) for one in collect(tools)}
+        waiting = [ready.tool for ready in self._tools.values() if ready.tool.needs_approval]
+        if waiting and approve is None:
+            raise InputError(
+                f"tool {waiting[0].name!r} ({waiting[0].place}) needs approval, and nobody would be asked. "
+                "Pass approve=…, a function of the call and its context."
+            )
+        self._approve = approve
         self._specs = tuple(ready.tool.spec for ready in self._tools.values())
         self._grace = grace
         self._threads = Threads(max_threads)
@@ -101,6 +113,10 @@ class Toolbox:
             )
         except Exception as error:  # a validator of the user's own types failed
             return self._raised(call, ready, error, 0.0, 0.0)
+        if ready.tool.needs_approval:
+            denied = await self._denied(call, context, ready)
+            if denied is not None:
+                return denied
         if signature.context:
             values[signature.context] = context
         positional = signature.take_positional(values)
@@ -114,6 +130,20 @@ class Toolbox:
         if returned.error is not None:
             return self._raised(call, ready, returned.error, started, ended)
         return ToolOutcome(ToolResult(call.id, call.name, returned.text), started, ended)
+
+    async def _denied(self, call: ToolCall, context: RunContext[Any], ready: _Ready) -> ToolOutcome | None:
+        """None for an approved call. An approver that fails has approved nothing."""
+        assert self._approve is not None
+        try:
+            verdict = self._approve(call, context)
+            if inspect.isawaitable(verdict):
+                verdict = await verdict
+        except Exception as error:
+            return self._raised(call, ready, error, 0.0, 0.0)
+        if verdict is True:
+            return None
+        why = f": {verdict}" if isinstance(verdict, str) and verdict else ""
+        return _told(call, "denied", f"{call.name} was not run, permission was denied{why}. Go on without.")
 
     async def _run(self, ready: _Ready, function: Callable[[], Any]) -> _Returned | None:
         """The function's result; None when it ran out of time. Whatever happens, it is over afterwards."""

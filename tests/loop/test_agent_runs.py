@@ -662,6 +662,57 @@ async def test_two_runs_may_not_share_a_transcript() -> None:
     assert (await agent.run("again", history=transcript)).turns == 1
 
 
+async def test_a_second_run_does_not_touch_a_transcript_whose_run_is_in_a_tool() -> None:
+    started, gate = asyncio.Event(), asyncio.Event()
+
+    async def wait() -> str:
+        started.set()
+        await gate.wait()
+        return "done"
+
+    transcript, agent = Transcript(), Agent(ScriptedModel(call("wait"), "x"), [wait])
+    first = asyncio.ensure_future(agent.run("go", history=transcript))
+    await started.wait()
+    agent.stream("more", history=transcript)
+    with pytest.raises(InputError, match="in use"):
+        await agent.run("more", history=transcript)
+    gate.set()
+    assert tool_texts(await first) == ["done"]
+
+
+async def test_open_calls_of_a_given_transcript_are_closed_before_the_run() -> None:
+    open_call = AssistantMessage("", "", (ToolCall("c", "ls", "{}"),))
+    transcript = Transcript([UserMessage("go"), open_call])
+    result = await Agent(ScriptedModel("x")).run("more", history=transcript)
+    assert statuses(result) == ["cancelled"] and result.messages == transcript.messages
+
+
+async def test_the_time_a_slow_reader_takes_is_not_the_loops() -> None:
+    async with Agent(ScriptedModel(call("ls"), "x"), [ls]).stream("go") as stream:
+        async for event in stream:
+            if isinstance(event, TurnEnd):
+                done_reading = asyncio.Event()
+                asyncio.get_running_loop().call_later(0.05, done_reading.set)
+                await done_reading.wait()
+        timings = stream.result.timings
+    assert timings.reader_s > 0.04
+    assert timings.loop_s == pytest.approx(timings.wall_s - timings.reader_s - timings.tool_s)
+
+
+async def test_an_agent_asks_for_approval_and_goes_on_when_it_is_denied() -> None:
+    @tool(needs_approval=True)
+    async def delete(path: str) -> str:
+        return "gone"
+
+    model = ScriptedModel([call("delete", path="a"), call("delete", path="b")], "x")
+    agent = Agent(model, [delete], approve=lambda call, context: '"a"' in call.arguments)
+    assert statuses(await agent.run("go")) == ["ok", "denied"]
+    with pytest.raises(InputError, match="needs approval"):
+        Agent(ScriptedModel("x"), [delete])
+    with pytest.raises(InputError, match="belongs to the Toolbox"):
+        Agent(ScriptedModel("x"), agent.toolbox, approve=lambda call, context: True)
+
+
 async def test_two_hundred_agents_share_one_loop_without_starving_each_other() -> None:
     finished: list[int] = []
 

@@ -7,6 +7,7 @@ import contextvars
 import dataclasses
 import datetime as dt
 import enum
+import functools
 import gc
 import json
 import logging
@@ -312,6 +313,66 @@ async def test_a_validator_that_breaks_is_the_developers_bug(quiet: pytest.LogCa
 
     outcome = await outcome_of(take, asked("take", fragile={"a": 1}))
     assert outcome.result.status == "failed" and outcome.bug and isinstance(outcome.error, KeyError)
+
+
+# ── approval ─────────────────────────────────────────────────────────────────────────────────
+
+
+@tool(needs_approval=True)
+async def delete(path: str) -> str:
+    """Delete a file."""
+    return f"deleted {path}"
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+async def test_a_call_that_needs_approval_runs_only_when_it_is_given(kind: str) -> None:
+    asked_about: list[tuple[str, Any]] = []
+
+    def decide(call: ToolCall, context: RunContext[Any]) -> bool | str:
+        asked_about.append((call.arguments, context.deps))
+        return {"/tmp/a": True, "/etc": False}.get(json.loads(call.arguments)["path"], "not that one")
+
+    async def later(call: ToolCall, context: RunContext[Any]) -> bool | str:
+        await asyncio.sleep(0)
+        return decide(call, context)
+
+    async def outcome(path: Any) -> ToolOutcome:
+        approve = decide if kind == "sync" else later
+        return await outcome_of(delete, asked("delete", path=path), "deps", approve=approve)
+
+    given, refused, reasoned = await outcome("/tmp/a"), await outcome("/etc"), await outcome("/b")
+    assert given.result.text == "deleted /tmp/a"
+    assert refused.result.status == reasoned.result.status == "denied"
+    assert "not that one" in reasoned.result.text
+    assert len(asked_about) == 3 and asked_about[0] == ('{"path": "/tmp/a"}', "deps")
+    assert (await outcome(3)).result.status == "invalid" and len(
+        asked_about
+    ) == 3  # not bothered with nonsense
+
+
+async def test_an_approver_that_fails_has_approved_nothing(quiet: pytest.LogCaptureFixture) -> None:
+    def broken(call: ToolCall, context: RunContext[Any]) -> bool:
+        raise KeyError("bug")
+
+    outcome = await outcome_of(delete, asked("delete", path="a"), approve=broken)
+    assert outcome.result.status == "failed" and outcome.bug and isinstance(outcome.error, KeyError)
+
+
+def _say(verdict: Any, call: ToolCall, context: RunContext[Any]) -> Any:
+    return verdict
+
+
+async def test_anything_but_true_is_no_approval() -> None:
+    for verdict in (None, 1, "", "yes", [True]):
+        said: Any = verdict
+        call = asked("delete", path="a")
+        outcome = await outcome_of(delete, call, approve=functools.partial(_say, said))
+        assert outcome.result.status == "denied"
+
+
+def test_a_tool_that_needs_approval_is_refused_where_nobody_would_be_asked() -> None:
+    with pytest.raises(InputError, match=r"'delete' \(.*approve="):
+        Toolbox([delete])
 
 
 # ── time and threads ─────────────────────────────────────────────────────────────────────────
