@@ -82,8 +82,9 @@ class Chat:
         """How this model writes calls."""
         self._closings: dict[_Shape, str | None] = {}
         token = secrets.token_hex(8)  # not to be guessed: it marks places in a rendered text
-        self._words, self._call_words = f"words{token}", f'{{"probe": "call{token}"}}'
+        self._asked, self._told, self._words = f"asked{token}", f"told{token}", f"words{token}"
         self._call_mark = f"call{token}"
+        self._tools = (ToolSpec("probe_tool", self._told, {"type": "object", "properties": {}}),)
 
     # ── whole conversations ──
 
@@ -140,9 +141,8 @@ class Chat:
         """
         if not 0 < start <= len(messages) or not isinstance(messages[start - 1], AssistantMessage):
             raise InputError(f"start={start!r}: the message before it must be the assistant's generated turn")
-        generated = messages[start - 1]
+        generated, new = messages[start - 1], messages[start:]
         assert isinstance(generated, AssistantMessage)
-        new = messages[start:]
         if not new:
             return None
         system = messages[0] if isinstance(messages[0], SystemMessage) else None
@@ -152,15 +152,19 @@ class Chat:
         closing = self._closings[shape]
         if closing is None:
             return None
-        before: list[Message] = [UserMessage("…"), self._stand_in(generated)]
+        before: list[Message] = [UserMessage(self._asked), self._stand_in(generated)]
         if system is not None:
             before.insert(0, system)
+        usual = ToolMessage if shape.calls else UserMessage  # what the probe went on with
+        stand_ins = self._tools if tools else ()
         try:
-            text = self._text([*before, *new], _STAND_IN_TOOLS if tools else (), True)
+            head, tail = self._around_mark(self._text([*before, *new], stand_ins, True), shape)
+            as_probed = all(isinstance(message, usual) for message in new)
+            if not as_probed and head != self._around_mark(self._text(before, stand_ins, False), shape)[0]:
+                return None
         except InputError:
             return None  # `render` says what is wrong with the conversation itself
-        tail = self._after_mark(text, shape.calls)
-        if tail is None or not tail.startswith(closing):
+        if not tail.startswith(closing) or self._asked in tail or self._told in tail:
             return None
         kept = list(turn)
         while kept and kept[-1] in self._tokenizer.end_ids:
@@ -172,42 +176,44 @@ class Chat:
         """The same ids and names of calls, and words by which the end of the message is found."""
         if not message.calls:
             return AssistantMessage(text=self._words)
-        calls = tuple(replace(call, arguments=self._call_words, complete=True) for call in message.calls)
+        calls = tuple(
+            replace(call, arguments=f'{{"probe": "{self._call_mark}"}}', complete=True)
+            for call in message.calls
+        )
         return AssistantMessage(calls=calls)
 
-    def _after_mark(self, text: str, calls: bool) -> str | None:
-        mark = self._call_mark if calls else self._words
-        at = text.rfind(mark)
-        return None if at < 0 else text[at + len(mark) :]
+    def _around_mark(self, text: str, shape: _Shape) -> tuple[str, str]:
+        """What stands before and behind the stand-in's words. InputError where the template drops them."""
+        head, mark, tail = text.rpartition(self._call_mark if shape.calls else self._words)
+        if not mark:
+            raise InputError("the chat template leaves out what the assistant said")
+        return head, tail
 
     def _probe(self, shape: _Shape) -> str | None:
         """What a template writes between an assistant's last words and the end token, where it is stable."""
-        told, asked, tools = "told by probe", "asked by probe", _STAND_IN_TOOLS if shape.tools else ()
-        call = ToolCall("call_0001", "probe_tool", "")
+        tools = self._tools if shape.tools else ()
+        call = ToolCall("call_0001", self._tools[0].name, "")
         turn = self._stand_in(AssistantMessage(calls=(call,) if shape.calls else ()))
 
         def reply(text: str) -> Message:
             return ToolMessage(ToolResult(call.id, call.name, text)) if shape.calls else UserMessage(text)
 
+        told, asked = f"system {self._told}", self._asked
         base: list[Message] = [UserMessage(asked)]
         if shape.system:
             base.insert(0, SystemMessage(told))
-        first, second = reply("first reply of probe"), reply("second reply of probe")
+        first, second = "first reply of probe", "second reply of probe"
         try:
             prompt = self._text(base, tools, True)
-            ended = self._text([*base, turn], tools, False)
-            one = self._text([*base, turn, first], tools, True)
-            two = self._text([*base, turn, first, turn, second], tools, True)
+            one = self._text([*base, turn, reply(first)], tools, True)
+            two = self._text([*base, turn, reply(first), turn, reply(second)], tools, True)
+            closing = self._around_mark(self._text([*base, turn], tools, False), shape)[1]
+            tail = self._around_mark(one, shape)[1]
+            last = self._around_mark(two, shape)[1]
         except InputError:
             return None
-        tail, last, closing = (self._after_mark(text, shape.calls) for text in (one, two, ended))
-        if tail is None or last is None or closing is None:
-            return None
-        if not one.startswith(prompt) or not two.startswith(one):
-            return None
-        if last != tail.replace("first reply of probe", "second reply of probe"):
-            return None
-        if any(words in tail for words in (told, asked, _STAND_IN_TOOLS[0].description)):
+        stable = one.startswith(prompt) and two.startswith(one) and last == tail.replace(first, second)
+        if not stable or any(words in tail for words in (told, asked, self._told)):
             return None
         return self._up_to_end(closing, tail, shape.calls)
 
@@ -232,8 +238,3 @@ class Chat:
             first_call=first_call,
             strip_space=self._tokenizer.strips_space,
         )
-
-
-_STAND_IN_TOOLS = (
-    ToolSpec("probe_tool", "stands in for the tools", {"type": "object", "properties": {}}),
-)  # fmt: skip

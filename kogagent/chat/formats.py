@@ -6,6 +6,8 @@ writing of that call stands in the result is the one.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from kogagent.chat.guard import Guard
 from kogagent.chat.inputs import native_inputs, tool_inputs, written_calls
 from kogagent.chat.template import ChatTemplate
@@ -61,7 +63,8 @@ def native_format(template: ChatTemplate, guard: Guard) -> CallFormat | None:
             continue
         if all(shown in text for shown in _SHOWN):
             for form in FORMATS:
-                if written_calls([_CALL], form, guard) in text:
+                # Up to the end of the arguments: Mistral writes the call's id behind them.
+                if written_calls([replace(_CALL, complete=False)], form, guard) in text:
                     return form
     return None
 
