@@ -1,6 +1,6 @@
 """Decoding at batch 1: tokens a second beside the memory's limit and transformers on the same weights.
 
-    python -m benchmarks.decode [--backend cpu] [--model smollm2-135m] [--context 64] [--tokens 64] [--threads N]
+    python -m benchmarks.decode [--backend cpu] [--model NAME] [--context N] [--tokens N] [--threads N]
 
 The limit of a figure is the read bandwidth measured in the same rounds, divided by the bytes one token needs:
 every weight but the embedding table, and the keys and values at the middle of the run. Everything compared
