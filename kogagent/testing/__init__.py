@@ -8,10 +8,25 @@ if TYPE_CHECKING:
     from kogagent.testing.backends import check_backend
     from kogagent.testing.conformance import check_model
     from kogagent.testing.models import FunctionModel, ScriptedModel, ScriptedTurn, call
+    from kogagent.testing.replay import RecordingModel, ReplayModel
 
-__all__ = ["FunctionModel", "ScriptedModel", "ScriptedTurn", "call", "check_backend", "check_model"]
+__all__ = [
+    "FunctionModel",
+    "RecordingModel",
+    "ReplayModel",
+    "ScriptedModel",
+    "ScriptedTurn",
+    "call",
+    "check_backend",
+    "check_model",
+]
 
-_HOMES = {"check_backend": "backends", "check_model": "conformance"}
+_HOMES = {
+    "check_backend": "backends",
+    "check_model": "conformance",
+    "RecordingModel": "replay",
+    "ReplayModel": "replay",
+}
 
 
 def __getattr__(name: str) -> Any:
