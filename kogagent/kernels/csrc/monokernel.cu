@@ -136,7 +136,8 @@ __device__ __noinline__ void combine(const Place& me, char* x, int rows, int at0
 }
 
 template <int W>
-__device__ void consume(char* sm, Ring ring, Misc& misc) {
+__device__ void consume(char* sm, const Ring& ring, Misc& misc) {
+    Cursor cursor = {ring, 0};
     const int tid = threadIdx.x;
     const Place me = {(int)blockIdx.x / p.group, (int)blockIdx.x % p.group};
     char* x = sm + p.off_x;
@@ -246,7 +247,7 @@ __device__ void consume(char* sm, Ring ring, Misc& misc) {
                 MARK(half ? 4 : 0);
                 if (half == 0) {
                     const float* bias = p.bias ? (const float*)p.bias + (size_t)(layer * p.lanes + me.lane) * p.qkv_rows : nullptr;
-                    multiply<W>(ring, p.shape[0], in_units, x, p.x_stride, red, [&](int u0, int n, const float* partial) {
+                    multiply<W>(cursor, 0, in_units, x, red, [&](int u0, int n, const float* partial) {
                         for (int i = tid; i < rows * n * 8; i += THREADS) {
                             const int w = i / (n * 8), local = i % (n * 8), row = in_first + u0 * 8 + local;
                             if (row >= p.qkv_rows) continue;
@@ -259,7 +260,7 @@ __device__ void consume(char* sm, Ring ring, Misc& misc) {
                     if (me.rank < p.kv_heads * p.splits) attend<W>(me, sm + p.off_attn, rope, layer, rows, at0, step.window, tag);
                     MARK(2);
                 } else {
-                    multiply<W>(ring, p.shape[2], in_units, x, p.x_stride, red, [&](int u0, int n, const float* partial) {
+                    multiply<W>(cursor, 2, in_units, x, red, [&](int u0, int n, const float* partial) {
                         for (int i = tid; i < rows * n * 2; i += THREADS) {  // pairs of hidden values: 4 rows
                             const int w = i / (n * 2), pair = i % (n * 2);
                             const float k = pick<W>(inverse, w);
@@ -285,7 +286,7 @@ __device__ void consume(char* sm, Ring ring, Misc& misc) {
                     sync_consumers();
                 }
                 MARK(half ? 6 : 3);
-                multiply<W>(ring, p.shape[half ? 3 : 1], dim_units, x, p.x_stride, red,
+                multiply<W>(cursor, half ? 3 : 1, dim_units, x, red,
                             [&](int u0, int n, const float* partial) { land(module, step, u0, n, partial); });
                 MARK(half ? 8 : 7);
             }
@@ -351,7 +352,7 @@ __device__ void consume(char* sm, Ring ring, Misc& misc) {
         }
         MARK(9);
         const int base = p.head_grid ? 0 : me.lane * p.head_rows;
-        multiply<W>(ring, p.shape[4], head_units, x, p.x_stride, red, [&](int u0, int n, const float* partial) {
+        multiply<W>(cursor, 4, head_units, x, red, [&](int u0, int n, const float* partial) {
             for (int i = tid; i < n * 8; i += THREADS) {
                 const int local = u0 * 8 + i, row = head_first + local;
                 const float y = row < p.head_rows ? row_sum<W>(partial, i, 0) * head_inverse : -INFINITY;

@@ -33,11 +33,10 @@ __device__ __forceinline__ void ring_init(Ring& r) {
 }
 
 // Consumer warps: wait for the next stage.
-__device__ __forceinline__ const char* ring_take(Ring& r) {
+__device__ __forceinline__ void ring_take(const Ring& r) {
     u32 spins = 0;
     while (!barrier_try(r.full + r.slot, r.parity))
         if (give_up(spins, WAIT_WEIGHTS, r.slot, r.parity, 0)) break;
-    return r.data + r.slot * r.stage_bytes;
 }
 __device__ __forceinline__ void ring_release(Ring& r, int lane) {
     __syncwarp();
