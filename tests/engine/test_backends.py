@@ -102,6 +102,12 @@ def test_every_backend_is_listed_with_the_reason_why_it_cannot_run() -> None:
     assert found["cuda"] is None or "cuda backend" in found["cuda"]
 
 
+def test_a_backend_this_build_does_not_carry_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(backends.BACKENDS, "tpu", ("TpuBackend", ("auto",)))
+    with pytest.raises(InputError, match="carries no tpu backend"):
+        backends.resolve("tpu")
+
+
 def test_auto_falls_back_to_the_cpu_and_cuda_asked_for_by_name_does_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

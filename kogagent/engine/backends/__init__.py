@@ -34,6 +34,8 @@ def unavailable(name: str) -> InputError | None:
     """Why a backend cannot run on this machine, None when it can. Loads neither torch nor cupy."""
     if name not in BACKENDS:
         return InputError(f"device={name!r}: must be 'auto' or one of {', '.join(map(repr, BACKENDS))}")
+    if importlib.util.find_spec(f"{__name__}.{name}") is None:
+        return InputError(f"this build of kogagent carries no {name} backend")
     if importlib.util.find_spec("torch") is None:
         return InputError(f"the {name} backend needs the package 'torch': pip install torch")
     return _no_cuda() if name == "cuda" else None
