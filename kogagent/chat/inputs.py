@@ -79,12 +79,10 @@ def _native(message: Message, guard: Guard) -> Input:
 
 def _native_call(call: ToolCall, guard: Guard) -> Input:
     try:
-        values = json.loads(call.arguments)
-    except ValueError:  # a call that was cut: its text is all there is
+        values = guard.value(json.loads(call.arguments))
+    except ValueError:  # cut, or written without a grammar: no JSON, or half a surrogate pair as an escape
         values = {}
-    arguments = RawArguments(
-        guard.value(values) if isinstance(values, dict) else {}, guard.text(call.arguments)
-    )
+    arguments = RawArguments(values if isinstance(values, dict) else {}, guard.text(call.arguments))
     return {
         "id": guard.text(call.id),
         "type": "function",

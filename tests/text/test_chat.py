@@ -438,11 +438,9 @@ def test_following_a_turn_gives_the_ids_of_the_whole_conversation(
                     continue
                 end = next(i for i in range(len(ids), len(whole)) if whole[i] in model.tokenizer.end_ids)
                 generated = whole[len(ids) : end + 1]
-                history_ids = ids + generated
                 history += [assistant, *new]
                 expected = model.chat.render(history, specs)
                 more = model.chat.follow(history, len(history) - len(new), generated, specs)
-                assert (more is not None) == (expected[: len(history_ids)] == history_ids)
                 if more is not None:
                     followed += 1
                     assert ids + more == expected
@@ -583,14 +581,9 @@ def test_empty_and_impossible_conversations_are_refused(models: dict[str, Model]
         chat.render([bad])
     surrogate = "a\ud800"
     talk, tools = everywhere("fine")
-    cut: list[Message] = [
-        UserMessage("q"),
-        AssistantMessage(calls=(call(1, "f", json.dumps({"a": surrogate})),)),
-    ]
     cases: list[tuple[list[Message], tuple[ToolSpec, ...]]] = [
         ([UserMessage(surrogate)], ()),
         ([*talk[:5], ToolMessage(ToolResult("call_0001", "f", surrogate))], tools),
-        (cut, tools),  # written as an escape, as JSON may, it is half a character all the same
         ([UserMessage("q")], (ToolSpec("f", surrogate, {}),)),
         ([UserMessage("q")], (ToolSpec("f", "", {"description": surrogate}),)),
     ]
@@ -599,6 +592,20 @@ def test_empty_and_impossible_conversations_are_refused(models: dict[str, Model]
             chat.render(messages, specs)
     with pytest.raises(InputError, match="lone surrogate"):
         models["chatml"].chat.render([UserMessage("q")], (ToolSpec("f", surrogate, {}),))
+
+
+def test_arguments_that_are_no_json_or_no_unicode_are_rendered_as_the_text_they_are(
+    models: dict[str, Model],
+) -> None:
+    """A model without a grammar may have written them; its history must still be readable to it."""
+    for arguments in ("not json", "[1]", '{"a": "\\ud800"}', "{"):
+        talk: list[Message] = [
+            UserMessage("q"),
+            AssistantMessage(calls=(call(1, "f", arguments),)),
+            result(FIRST),
+        ]
+        for name in ("qwen2.5", "chatml"):
+            assert f'"arguments": {arguments}}}' in models[name].chat.render_text(talk, (ADD,))
 
 
 def test_rendering_changes_no_message_and_no_tool(models: dict[str, Model]) -> None:
