@@ -11,6 +11,7 @@ EngineClosedError. Any other error belongs to the job that raised it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 import weakref
 from collections import deque
@@ -300,7 +301,9 @@ class Segment:
         return False
 
     def fail(self, error: BaseException) -> None:
-        batch = [] if self._decode is None else self._decode.drain_nowait()
+        batch: list[Emitted] = []
+        with contextlib.suppress(Exception):  # a broken device may break here too; `error` is the one to tell
+            batch = [] if self._decode is None else self._decode.drain_nowait()
         self._post(batch, None, error)
 
     def _post(self, batch: list[Emitted], reason: FinishReason | None, error: BaseException | None) -> None:

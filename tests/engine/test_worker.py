@@ -414,6 +414,20 @@ async def test_a_device_error_poisons_the_worker(worker: Worker) -> None:
     assert ended == ["kogagent-engine"]
 
 
+async def test_a_device_too_broken_to_be_drained_still_fails_its_reader(worker: Worker) -> None:
+    class Dead(FakeDecode):
+        def drain_nowait(self) -> list[Emitted]:
+            raise DeviceError("the ring is gone")
+
+        def wait(self, seconds: float) -> None:
+            raise DeviceError("the kernel is gone")
+
+    with pytest.raises(DeviceError, match="the kernel is gone"):
+        await take_all(worker.segment(start(Dead(3))))
+    with pytest.raises(EngineClosedError, match="the kernel is gone"):
+        await worker.call(lambda: 1)
+
+
 async def test_close_fails_what_waits_and_ends_the_thread(worker: Worker) -> None:
     gate = Gate()
     running = worker.segment(start(FakeDecode(10**9, on_wait=lambda i: gate() if i == 1 else None)))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kogagent.engine.weights import Checkpoint
 
 BACKENDS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "cuda": ("CudaBackend", ("auto", "float16", "bfloat16")),
+    "cuda": ("CudaBackend", ("auto", "float16")),
     "cpu": ("CpuBackend", ("auto", "float32", "float16", "bfloat16")),
     "reference": ("ReferenceBackend", ("auto", "float32")),
 }
