@@ -77,6 +77,7 @@ async def check_model(make: Callable[[], Model], *, reuses: bool = False) -> Non
     await _free_text(make())
     await _calls(make)
     await _output(make())
+    await _planning(make)
     await _budget(make())
     await _bad_requests(make())
     await _leaving_early(make())
@@ -108,6 +109,16 @@ async def _output(model: Model) -> None:
     _require(not turn.calls, "without tools a turn has no calls", turn)
     if turn.end.reason not in ("length", "context"):
         jsonschema.validate(_json(turn.text, "the text of a turn with output_schema"), OUTPUT)
+
+
+async def _planning(make: Callable[[], Model]) -> None:
+    """A plan comes before the act, and changes nothing of what the act must be."""
+    request = replace(_ASK, plan_tokens=12, max_tokens=200)
+    turn = await _play(make(), replace(request, tools=TOOLS, tool_choice="weather"))
+    _require(len(turn.calls) >= 1, "a required call is required after a plan too", turn)
+    turn = await _play(make(), replace(request, output_schema=OUTPUT))
+    if turn.end.reason not in ("length", "context"):
+        jsonschema.validate(_json(turn.text, "the text of a turn with output_schema after a plan"), OUTPUT)
 
 
 async def _budget(model: Model) -> None:

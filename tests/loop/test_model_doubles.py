@@ -13,7 +13,7 @@ import pytest
 from kogagent import InputError, ModelError, TextDelta, ToolCall, TurnEnd, Usage, UserMessage
 from kogagent.loop.protocols import TurnRequest
 from kogagent.testing import FunctionModel, ScriptedModel, ScriptedTurn, call, check_model
-from kogagent.types import CallDelta, CallReady, CallStarted, FinishReason, ModelEvent
+from kogagent.types import CallDelta, CallReady, CallStarted, FinishReason, ModelEvent, PlanDelta
 
 REQUEST = TurnRequest((UserMessage("go"),))
 
@@ -167,6 +167,14 @@ def wrong_json(request: TurnRequest, events: list[Any]) -> list[Any]:
     return [TextDelta("three"), TurnEnd("stop")] if request.output_schema else events
 
 
+def plans_instead(request: TurnRequest, events: list[Any]) -> list[Any]:
+    return [PlanDelta("hm"), TextDelta("hm"), TurnEnd("stop")] if request.plan_tokens else events
+
+
+def plans_instead_of_json(request: TurnRequest, events: list[Any]) -> list[Any]:
+    return plans_instead(request, events) if request.output_schema else events
+
+
 def odd_reason(request: TurnRequest, events: list[Any]) -> list[Any]:
     odd: Any = "done"
     return [TurnEnd(odd) if isinstance(e, TurnEnd) else e for e in events]
@@ -190,6 +198,8 @@ def odd_reason(request: TurnRequest, events: list[Any]) -> list[Any]:
         (eats_messages, "never changes its messages"),
         (wrong_json, "must be JSON"),
         (forgets, "reuses at least"),
+        (plans_instead, "after a plan too"),
+        (plans_instead_of_json, "with output_schema after a plan"),
     ],
 )
 async def test_each_broken_rule_is_found(
