@@ -17,6 +17,7 @@ from typing import TypeAlias
 from kogagent.chat import Chat
 from kogagent.engine.backend import TokenGrammar
 from kogagent.engine.engine import EngineCore
+from kogagent.engine.kv import common_prefix
 from kogagent.engine.sampling import SamplingParams
 from kogagent.engine.session import Counters, Session, SessionStream
 from kogagent.errors import InputError
@@ -111,21 +112,26 @@ class LocalModel:
 
     # ── for the turn ──
 
-    async def _open(self) -> Session:
-        if self._session is None or not self._options.reuse:
-            await self.aclose()
-            self._session = self._core.session(reuse=self._options.reuse)
-        return self._session
-
-    def _prompt(self, messages: tuple[Message, ...], tools: tuple[ToolSpec, ...]) -> tuple[list[int], int]:
-        """(ids that lead to the turn, number of its first call)."""
+    async def _open(
+        self, messages: tuple[Message, ...], tools: tuple[ToolSpec, ...]
+    ) -> tuple[Session, tuple[int, ...], int]:
+        """(session whose ids lead to the turn, those ids, number of the turn's first call)."""
         past = self._past
         if past is not None and past.continues(messages, tools):
             after = self._chat.follow(messages, len(past.messages) + 1, past.turn, tools)
-            if after is not None:
-                return [*past.prompt, *after], past.next_call
+            if after is not None and self._session is not None and self._options.reuse:
+                # The session is the past: only what differs is touched, whatever the length of the history.
+                kept = common_prefix(after, past.turn)
+                self._session.rewind(len(past.prompt) + kept)
+                self._session.append(after[kept:])
+                return self._session, (*past.prompt, *after), past.next_call
+        ids = self._chat.render(messages, tools)
+        if self._session is None or not self._options.reuse:
+            await self.aclose()
+            self._session = self._core.session(reuse=self._options.reuse)
+        self._session.sync_to(ids)
         calls = sum(len(m.calls) for m in messages if isinstance(m, AssistantMessage))
-        return self._chat.render(messages, tools), calls + 1
+        return self._session, tuple(ids), calls + 1
 
     async def _grammar(self, request: TurnRequest) -> TokenGrammar | None:
         if not self._options.constrained:
@@ -197,10 +203,7 @@ class ModelTurn:
         model, request = self._model, self._request
         self._began = time.perf_counter()
         self._grammar = await model._grammar(request)
-        ids, first_call = model._prompt(self._messages, self._tools)
-        self._session = await model._open()
-        self._session.sync_to(ids)
-        self._prompt = tuple(ids)
+        self._session, self._prompt, first_call = await model._open(self._messages, self._tools)
         self._parser = model._chat.parser(
             first_call, calls=bool(request.tools) and request.tool_choice != "none"
         )
