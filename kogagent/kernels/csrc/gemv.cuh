@@ -5,7 +5,7 @@
 #include "ring.cuh"
 
 constexpr int BATCH_UNITS = 8;  // units summed between two barriers
-constexpr int AHEAD = 6;        // tiles loaded before the first is used
+constexpr int AHEAD = 4;        // tiles loaded before the first is used
 
 // Where a block stands in its ring and in the stage it reads.
 struct Cursor {
@@ -13,18 +13,39 @@ struct Cursor {
     int in_stage;
 };
 
+__shared__ __align__(16) u32 zeros[4];
+
+// N tiles WARPS apart: all loads, then all products.
+template <int W, int N>
+__device__ __forceinline__ void multiply_tiles(float (&c)[2][W > 4 ? 2 : 1][4], u32 a, u32 b, u32 b2, u32 step) {
+    uint4 av[N];
+    uint2 bv[W > 4 ? 2 : 1][N];
+#pragma unroll
+    for (int j = 0; j < N; j++) {
+        av[j] = load_shared_16(a + j * WARPS * 512);
+        bv[0][j] = load_shared_8(b + j * WARPS * step);
+        if (W > 4) bv[W > 4 ? 1 : 0][j] = load_shared_8(b2 + j * WARPS * 64);
+    }
+#pragma unroll
+    for (int j = 0; j < N; j++)
+#pragma unroll
+        for (int s = 0; s < (W > 4 ? 2 : 1); s++) multiply_tile(c[j & 1][s], av[j], bv[s][j].x, bv[s][j].y);
+}
+
 // `count` units of a phase into partial[(row*W + w)*WARPS + warp]. left: units of the phase from here on.
 // x: halves in shared memory, W rows p.x_stride apart, zero where the matrix is padded.
 template <int W>
-__device__ __noinline__ void multiply_batch(Cursor& cursor, int kind, int count, int left, const char* x, float* partial) {
+__device__ __forceinline__ void multiply_batch(Cursor& cursor, int kind, int count, int left, const char* x, float* partial) {
     constexpr int SETS = W > 4 ? 2 : 1;
     const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3;
     const int all = p.shape[kind].tiles, part_tiles = p.shape[kind].part_tiles, parts = p.shape[kind].parts,
               per_stage = p.shape[kind].per_stage;
-    // this lane's input: row g%4, half g/4 of the columns, 4 columns at 4t
+    // this lane's input: row g%4, half g/4 of the columns, 4 columns at 4t; lanes of rows that are not there read zeros
+    const u32 inputs = smem_address(x) + ((g >> 2) * 16 + t * 4) * 2 + warp * 64;
     const bool mine = (g & 3) < W;
-    const u32 x_low = smem_address(x) + ((g & 3) * p.x_stride + (g >> 2) * 16 + t * 4) * 2 + warp * 64;
-    const u32 x_high = x_low + 4 * p.x_stride * 2;
+    const u32 x_low = mine ? inputs + (g & 3) * p.x_stride * 2 : smem_address(zeros);
+    const u32 x_high = inputs + ((g & 3) + 4) * p.x_stride * 2;
+    const u32 step = mine ? 64 : 0;
     Ring ring = cursor.ring;
     int in_stage = cursor.in_stage;
     for (int u = 0; u < count; u++) {
@@ -34,31 +55,21 @@ __device__ __noinline__ void multiply_batch(Cursor& cursor, int kind, int count,
             const int tiles = min(part_tiles, all - first);
             if (in_stage == 0) ring_take(ring);
             u32 a = smem_address(ring.data) + ring.slot * ring.stage_bytes + in_stage * all * 512 + warp * 512 + lane * 16;
-            u32 b = x_low + first * 64, b2 = x_high + first * 64;
+            u32 b = x_low + first * step, b2 = x_high + first * 64;
+            int k = warp;
 #pragma unroll 1
-            for (int k = warp; k < tiles; k += AHEAD * WARPS) {
-                uint4 av[AHEAD];
-                uint2 bv[SETS][AHEAD];
-#pragma unroll
-                for (int j = 0; j < AHEAD; j++) {
-                    // past the end: the first tile again, times zero
-                    const bool in = k + j * WARPS < tiles;
-                    const u32 at = in ? j * WARPS : 0;
-                    av[j] = load_shared_16(a + at * 512);
-                    bv[0][j] = make_uint2(0, 0);
-                    if (in && mine) bv[0][j] = load_shared_8(b + at * 64);
-                    if (SETS == 2) {
-                        bv[SETS - 1][j] = make_uint2(0, 0);
-                        if (in) bv[SETS - 1][j] = load_shared_8(b2 + at * 64);
-                    }
-                }
-#pragma unroll
-                for (int j = 0; j < AHEAD; j++)
-#pragma unroll
-                    for (int s = 0; s < SETS; s++) multiply_tile(c[j & 1][s], av[j], bv[s][j].x, bv[s][j].y);
+            for (; k + (AHEAD - 1) * WARPS < tiles; k += AHEAD * WARPS) {
+                multiply_tiles<W, AHEAD>(c, a, b, b2, step);
                 a += AHEAD * WARPS * 512;
-                b += AHEAD * WARPS * 64;
+                b += AHEAD * WARPS * step;
                 b2 += AHEAD * WARPS * 64;
+            }
+#pragma unroll 1
+            for (; k < tiles; k += WARPS) {
+                multiply_tiles<W, 1>(c, a, b, b2, step);
+                a += WARPS * 512;
+                b += WARPS * step;
+                b2 += WARPS * 64;
             }
             if (parts > 1 || ++in_stage == per_stage || u + 1 == left) {
                 ring_release(ring, lane);
