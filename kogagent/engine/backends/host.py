@@ -102,6 +102,9 @@ class HostDecode:
             None if matcher is None else matcher.mask(),
             self._plan.legal_ids,
         )
+        self._steps += 1
+        self._pending, self._new_pending = [], 0
+        self._emit(token, logprob, forced=False)
         elapsed = time.perf_counter() - started
         if is_prompt:
             self._prefill_s += elapsed
@@ -109,25 +112,24 @@ class HostDecode:
             share = forced / (forced + 1)
             self._forced_s += elapsed * share
             self._sampled_s += elapsed * (1 - share)
-        self._steps += 1
-        self._pending, self._new_pending = [], 0
-        self._emit(token, logprob, forced=False)
 
     def _take_forced(self) -> None:
         """Emit what the grammar leaves no choice about; end where it allows nothing more."""
         matcher = self._plan.matcher
         if matcher is None:
             return
+        started = time.perf_counter()
         while self._reason is None and not matcher.finished:
             run = matcher.forced() if self._plan.force else ()
             if not run:
-                return
+                break
             for token in run:
                 self._emit(token, 0.0, forced=True)
                 if self._reason is not None:
-                    return
-        if self._reason is None:
+                    break
+        if self._reason is None and matcher.finished:
             self._reason = "grammar"
+        self._forced_s += time.perf_counter() - started
 
     def _emit(self, token: int, logprob: float, *, forced: bool) -> None:
         if self._plan.matcher is not None:
