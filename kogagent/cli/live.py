@@ -72,6 +72,7 @@ class TextView:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._calls = 0
+        self._plan = ""  # of the running turn
         self._open = ""  # the kind of text the cursor stands behind, "" at the start of a line
 
     def question(self, text: str, model: str) -> None:
@@ -81,7 +82,10 @@ class TextView:
     def show(self, event: AgentEvent) -> None:
         match event:
             case PlanDelta(text):
+                self._plan += text
                 self._stream("plan", text)
+            case TextDelta(text) if text == self._plan:
+                pass  # the plan was the answer: it is on the screen already
             case TextDelta(text):
                 self._stream("text", text)
             case CallStarted(_, name):
@@ -101,6 +105,7 @@ class TextView:
             case AskedAgain(reason):
                 self._line(f"! {reason}", "failed")
             case TurnEnd():
+                self._plan = ""
                 self._end_line()
             case RunFinished(result):
                 self._end_line()
