@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from kogagent.local import Engine
     from kogagent.loop.agent import Agent
     from kogagent.loop.limits import Limits
+    from kogagent.loop.sessions import SessionStore
     from kogagent.loop.stream import AgentStream
     from kogagent.loop.transcript import Transcript, messages_from_json, messages_to_json
     from kogagent.tools.tool import Tool, tool
@@ -63,6 +64,7 @@ _NAMES_OF = {
     "local": "Engine",
     "loop.agent": "Agent",
     "loop.limits": "Limits",
+    "loop.sessions": "SessionStore",
     "loop.stream": "AgentStream",
     "loop.transcript": "Transcript messages_from_json messages_to_json",
     "tools.tool": "Tool tool",
@@ -101,6 +103,7 @@ __all__ = [
     "RunResult",
     "SamplingParams",
     "SchemaError",
+    "SessionStore",
     "SystemMessage",
     "TextDelta",
     "Timings",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, get_args, overload
+from typing import Any, Protocol, get_args, overload
 
 from kogagent.errors import InputError
 from kogagent.types import (
@@ -66,19 +66,32 @@ class Messages(Sequence[Message]):
         return f"Messages({list(self)!r})"
 
 
+class Journal(Protocol):
+    """Where a transcript is written down as it grows. Both are done when they return."""
+
+    def append(self, at: int, message: Message) -> None:
+        """The message at this place, which is the next."""
+
+    def rewrite(self, messages: Sequence[Message]) -> None:
+        """Everything anew."""
+
+
 class Transcript:
     """A history that a run appends to. Pass one to `Agent.run(history=…)` to keep the conversation, whatever
     happens to the run: it is consistent after every append, and a cancelled call has a result that says so.
 
-    messages given here must be consistent; `Transcript.repaired` takes a history cut anywhere.
+    messages given here must be consistent; `Transcript.repaired` takes a history cut anywhere. journal is
+    told of every message after these, before the transcript shows it.
     """
 
-    def __init__(self, messages: Iterable[Message] = ()) -> None:
+    def __init__(self, messages: Iterable[Message] = (), *, journal: Journal | None = None) -> None:
         self._messages: list[Message] = []
         self._open: dict[str, ToolCall] = {}
         self._in_use = False
+        self._journal: Journal | None = None
         for message in messages:
             self.append(message)
+        self._journal = journal
 
     @classmethod
     def repaired(cls, messages: Iterable[Message]) -> Transcript:
@@ -106,13 +119,14 @@ class Transcript:
 
     def append(self, message: Message) -> None:
         """Raises InputError for a message that cannot follow."""
+        opened = self._open
         if isinstance(message, ToolMessage):
             if message.result.call_id not in self._open:
                 raise InputError(
                     f"message {len(self)} is the result of call {message.result.call_id!r}, "
                     "which no open call of the last turn has as its id"
                 )
-            del self._open[message.result.call_id]
+            opened = {i: call for i, call in self._open.items() if i != message.result.call_id}
         elif not isinstance(message, SystemMessage | UserMessage | AssistantMessage):
             raise InputError(
                 f"message {len(self)} is {message!r}, which is no message. See kogagent.Message."
@@ -126,8 +140,10 @@ class Transcript:
             opened = {call.id: call for call in message.calls}
             if len(opened) < len(message.calls):
                 raise InputError(f"message {len(self)} has two calls of one id; each needs its own")
-            self._open = opened
+        if self._journal is not None:
+            self._journal.append(len(self._messages), message)
         self._messages.append(message)
+        self._open = opened
 
     def close_calls(self, text: str = _CANCELLED, *, only: str | None = None) -> tuple[ToolResult, ...]:
         """Give every open call, or the one of this id, a "cancelled" result; returns them."""
@@ -147,10 +163,17 @@ class Transcript:
     def with_system(self, text: str) -> None:
         """Set the system message. The same text changes nothing; another one starts a new prompt prefix."""
         if self._messages and isinstance(self._messages[0], SystemMessage):
-            if self._messages[0].text != text:
-                self._messages = [SystemMessage(text), *self._messages[1:]]  # views keep the old list
+            if self._messages[0].text == text:
+                return
+            messages: list[Message] = [SystemMessage(text), *self._messages[1:]]
+        elif self._messages:
+            messages = [SystemMessage(text), *self._messages]
         else:
-            self._messages = [SystemMessage(text), *self._messages]
+            self.append(SystemMessage(text))
+            return
+        if self._journal is not None:
+            self._journal.rewrite(messages)
+        self._messages = messages  # a new list: views keep the old one
 
     def acquire(self) -> None:
         """Taken by a run. Raises InputError when another run holds it: two would mix their turns."""
@@ -163,7 +186,7 @@ class Transcript:
 
     def to_lines(self) -> str:
         """JSON lines, one a message: a file of them can be appended to."""
-        return "".join(json.dumps(_to_json(message)) + "\n" for message in self._messages)
+        return "".join(json.dumps(message_to_json(message)) + "\n" for message in self._messages)
 
     @classmethod
     def from_lines(cls, text: str) -> Transcript:
@@ -173,13 +196,13 @@ class Transcript:
         """
         lines = text.split("\n")[:-1]
         return cls.repaired(
-            _from_json(_parse(line, f"line {n}"), f"line {n}") for n, line in enumerate(lines, 1)
+            message_from_json(_parse(line, f"line {n}"), f"line {n}") for n, line in enumerate(lines, 1)
         )
 
 
 def messages_to_json(messages: Iterable[Message]) -> str:
     """A JSON array of the messages; `messages_from_json` gives back equal ones."""
-    return json.dumps([_to_json(message) for message in messages])
+    return json.dumps([message_to_json(message) for message in messages])
 
 
 def messages_from_json(text: str) -> tuple[Message, ...]:
@@ -187,7 +210,7 @@ def messages_from_json(text: str) -> tuple[Message, ...]:
     values = _parse(text, "the history")
     if not isinstance(values, list):
         raise InputError(f"a history is a JSON array of messages, not {type(values).__name__}")
-    return tuple(_from_json(value, f"message {i}") for i, value in enumerate(values))
+    return tuple(message_from_json(value, f"message {i}") for i, value in enumerate(values))
 
 
 def _parse(text: str, where: str) -> Any:
@@ -197,7 +220,7 @@ def _parse(text: str, where: str) -> Any:
         raise InputError(f"{where} is not valid JSON: {error}") from error
 
 
-def _to_json(message: Message) -> dict[str, JSONValue]:
+def message_to_json(message: Message) -> dict[str, JSONValue]:
     if isinstance(message, SystemMessage):
         return {"role": "system", "text": message.text}
     if isinstance(message, UserMessage):
@@ -223,7 +246,7 @@ def _to_json(message: Message) -> dict[str, JSONValue]:
 _STATUSES: tuple[str, ...] = get_args(ResultStatus)
 
 
-def _from_json(value: Any, where: str) -> Message:
+def message_from_json(value: Any, where: str) -> Message:
     role = value.get("role") if isinstance(value, dict) else None
     if role == "system":
         return SystemMessage(**_fields(value, where, text=str))

@@ -1,0 +1,171 @@
+"""Conversations in SQLite: stored as they grow, whole after a kill at any point, shared between processes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kogagent import (
+    Agent,
+    AssistantMessage,
+    InputError,
+    Limits,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+    tool,
+)
+from kogagent.loop.sessions import SessionStore
+from kogagent.testing import ScriptedModel, call
+
+FREE = Limits(max_turns=None, max_calls=None)
+
+
+@tool
+async def ls(path: str = ".") -> list[str]:
+    """List."""
+    return ["a", path]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "sessions.sqlite"
+
+
+async def test_a_run_is_stored_as_it_goes_and_goes_on_in_another_process(path: Path) -> None:
+    with SessionStore(path) as store:
+        agent = Agent(ScriptedModel([call("ls"), call("ls", path="é")], "one"), [ls], instructions="S")
+        first = await agent.run("go", history=store.open("ada"))
+    with SessionStore(path) as store:
+        assert store.messages("ada") == first.messages
+        second = await Agent(ScriptedModel("two"), instructions="S").run("more", history=store.open("ada"))
+        assert second.messages[: len(first.messages)] == first.messages
+        assert store.messages("ada") == second.messages
+
+
+async def test_a_new_system_message_is_stored_too(path: Path) -> None:
+    with SessionStore(path) as store:
+        await Agent(ScriptedModel("x")).run("go", history=store.open("a"))
+        await Agent(ScriptedModel("y"), instructions="first").run("go", history=store.open("a"))
+        await Agent(ScriptedModel("z"), instructions="second").run("go", history=store.open("a"))
+        stored = store.messages("a")
+    assert stored[0] == SystemMessage("second") and len(stored) == 7
+
+
+async def test_a_cancelled_call_is_stored_as_such(path: Path) -> None:
+    started = asyncio.Event()
+
+    async def hang() -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    with SessionStore(path) as store:
+        agent = Agent(ScriptedModel(call("hang")), [hang])
+        task = asyncio.ensure_future(agent.run("go", history=store.open("a")))
+        await started.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        last = store.messages("a")[-1]
+    assert isinstance(last, ToolMessage) and last.result.status == "cancelled"
+
+
+def test_a_session_killed_at_any_point_resumes_with_a_whole_history(
+    path: Path, rng: np.random.Generator
+) -> None:
+    # In a process of its own, which has one thread: only such a one may fork.
+    helper = Path(__file__).with_name("kill_sessions.py")
+    arguments = [sys.executable, str(helper), str(path), str(int(rng.integers(2**31)))]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("100 kills, every history whole\n")
+
+
+async def test_readers_see_whole_messages_while_a_run_writes(path: Path) -> None:
+    with SessionStore(path) as store, SessionStore(path) as reader:
+        seen: list[int] = []
+
+        async def look() -> str:
+            seen.append(len(reader.messages("a")))
+            return "x"
+
+        script = ScriptedModel(*[call("look") for _ in range(20)], "done")
+        agent = Agent(script, [look], limits=Limits(repeated_calls=None))
+        await agent.run("go", history=store.open("a"))
+    assert seen == list(range(2, 42, 2))
+
+
+def test_two_writers_of_one_session_are_noticed(path: Path) -> None:
+    with SessionStore(path) as one, SessionStore(path) as other:
+        first, second = one.open("a"), other.open("a")
+        first.append(UserMessage("x"))
+        with pytest.raises(InputError, match=r"'a' has been continued.*Open it again"):
+            second.append(UserMessage("y"))
+        assert len(second) == 0 and one.messages("a") == (UserMessage("x"),)
+
+
+def test_a_fork_has_its_own_future_and_may_rewind(path: Path) -> None:
+    with SessionStore(path) as store:
+        transcript = store.open("a")
+        asked = AssistantMessage("", "", (ToolCall("1", "ls", "{}"),))
+        for message in (UserMessage("x"), asked):
+            transcript.append(message)
+        transcript.close_calls()
+        transcript.append(AssistantMessage("y"))
+        whole = store.fork("a", "b")
+        whole.append(UserMessage("only b"))
+        cut = store.fork("a", "c", messages=2)
+        assert isinstance(cut.messages[-1], ToolMessage) and len(cut) == 3
+        assert [(s.id, s.messages, s.parent) for s in store.sessions()] == [
+            ("a", 4, ""),
+            ("b", 5, "a"),
+            ("c", 3, "a"),
+        ]
+        with pytest.raises(InputError, match="session 'b' already"):
+            store.fork("a", "b")
+        with pytest.raises(InputError, match="4 messages, not 5"):
+            store.fork("a", "d", messages=5)
+
+
+def test_a_deleted_session_is_gone_and_an_unknown_one_is_named(path: Path) -> None:
+    with SessionStore(path) as store:
+        transcript = store.open("a")
+        transcript.append(UserMessage("x"))
+        store.delete("a")
+        for act in (store.delete, store.messages):
+            with pytest.raises(InputError, match=r"no session 'a'.*none at all"):
+                act("a")
+        with pytest.raises(InputError, match="deleted elsewhere"):
+            transcript.append(UserMessage("y"))
+        with pytest.raises(InputError, match="not empty"):
+            store.open("")
+
+
+def test_a_file_of_something_else_is_refused_and_left_alone(tmp_path: Path) -> None:
+    text = tmp_path / "notes.txt"
+    text.write_text("these are notes, and no database at all. " * 200)
+    with pytest.raises(InputError, match="no session store"):
+        SessionStore(text)
+    assert text.read_text().startswith("these are notes")
+    foreign = tmp_path / "other.sqlite"
+    with sqlite3.connect(foreign) as db:
+        db.execute("CREATE TABLE t (x)")
+    db.close()
+    with pytest.raises(InputError, match="something else"):
+        SessionStore(foreign)
+    newer = tmp_path / "newer.sqlite"
+    SessionStore(newer).close()
+    with sqlite3.connect(newer) as db:
+        db.execute("PRAGMA user_version = 99")
+    db.close()
+    with pytest.raises(InputError, match=r"version 99.*update"):
+        SessionStore(newer)
