@@ -92,8 +92,8 @@ class DecodeStats:
     """What the segment cost so far. steps: passes of the model, the first (over the pending ids) included.
 
     The time of a first pass over several pending ids is prefill_s; that of a later pass is shared between
-    forced_s and sampled_s by its rows: forced ids against the sampled one. The grammar's own time counts where
-    it is spent: masks with the pass, forced runs as forced.
+    forced_s and sampled_s by its rows: forced ids against the sampled one. The grammar's own time counts
+    where it is spent: masks with the pass, forced runs as forced.
     """
 
     prefill_s: float
