@@ -33,7 +33,14 @@ from kogagent.errors import SchemaError
 from kogagent.spec import HERMES, Vocabulary
 from kogagent.tokenizer import Tokenizer
 
-_TYPES = {"dict": "object", "float": "number", "tuple": "array", "any": None, "double": "number", "list": "array"}
+_TYPES = {
+    "dict": "object",
+    "float": "number",
+    "tuple": "array",
+    "any": None,
+    "double": "number",
+    "list": "array",
+}
 _SETS = ("simple_python", "multiple", "parallel")
 
 
@@ -56,7 +63,9 @@ def to_json_schema(schema: Any) -> Any:
         if key == "type":
             name = _TYPES.get(value, value) if isinstance(value, str) else value
             if name is not None:
-                out["type"] = name if name in ("object", "number", "integer", "array", "boolean", "null") else "string"
+                out["type"] = (
+                    name if name in ("object", "number", "integer", "array", "boolean", "null") else "string"
+                )
         elif key == "properties":
             out[key] = {name: to_json_schema(part) for name, part in value.items()}
         elif key in ("items", "additionalProperties"):
@@ -182,7 +191,9 @@ def percentile(values: Sequence[float], share: float) -> float:
     return float(np.percentile(np.array(values), share * 100))
 
 
-def compile_records(vocabulary: Vocabulary, sets: Sequence[Mapping[str, Any]], all_tools: Mapping[str, Any]) -> list[Record]:
+def compile_records(
+    vocabulary: Vocabulary, sets: Sequence[Mapping[str, Any]], all_tools: Mapping[str, Any]
+) -> list[Record]:
     samples: dict[str, list[float]] = {}
 
     def run(tools: Sequence[Mapping[str, Any]], share: float) -> Callable[[], float]:
@@ -203,7 +214,9 @@ def compile_records(vocabulary: Vocabulary, sets: Sequence[Mapping[str, Any]], a
         runs |= {"tools18-22/p50": run(many, 0.5), "tools18-22/p95": run(many, 0.95)}
     del samples
     figures = interleave(runs)
-    return [make_record("grammar", f"compile/{name}", "host", "ms", figure) for name, figure in figures.items()]
+    return [
+        make_record("grammar", f"compile/{name}", "host", "ms", figure) for name, figure in figures.items()
+    ]
 
 
 def step_records(name: str, vocabulary: Vocabulary, requests: Sequence[Request]) -> list[Record]:
@@ -265,7 +278,9 @@ def share_records(vocabulary: Vocabulary) -> list[Record]:
     return [
         make_record("grammar", case, "host", "forced_share", exact(totals.forced / totals.tokens), note=note),
         make_record("grammar", case, "host", "mean_run", exact(totals.forced / totals.runs), note=note),
-        make_record("grammar", case, "host", "tokens_per_step", exact(totals.tokens / totals.steps), note=note),
+        make_record(
+            "grammar", case, "host", "tokens_per_step", exact(totals.tokens / totals.steps), note=note
+        ),
     ]
 
 
@@ -304,7 +319,9 @@ def llguidance_figures(vocabulary: Vocabulary, requests: Sequence[Request]) -> d
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--dry-run", action="store_true", help="print only")
     options = parser.parse_args()
     vocabulary = smollm()

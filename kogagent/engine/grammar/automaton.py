@@ -119,14 +119,27 @@ class Automaton:
             state, frame = self.sites[site][1], below
 
     def returned(self, frame: Frame) -> tuple[int, Frame] | None:
-        """The configuration after the call of `frame` has come to its RETURN; its counts are not checked."""
-        state = RETURN
+        """The configuration after the call of `frame` has returned, its own count taken as enough."""
+        site, _, below = frame
+        if below is None:
+            return None
+        state, frame = self.sites[site][1], below
         while state == RETURN:
-            site, _, below = frame
-            if below is None:
+            site, count, below = frame
+            if below is None or (count < self.sites[site][2] and count != FAR):
                 return None
             state, frame = self.sites[site][1], below
         return state, frame
+
+    @property
+    def stuck(self) -> bool:
+        """Whether the start, or what its frames come back to, leads nowhere."""
+        frame: Frame | None = self.frames
+        waiting = [self.start]
+        while frame is not None and frame[2] is not None:
+            waiting.append(self.sites[frame[0]][1])
+            frame = frame[2]
+        return not all(self.rows[state] or state in (FINISHED, RETURN) for state in waiting)
 
     @cached_property
     def max_need(self) -> int:
@@ -180,6 +193,7 @@ class Builder:
             self.need: dict[int, int] = {}
             self.sites: list[Site] = [(DEAD, DEAD, 0, UNBOUNDED)]
             self.library = name
+            self.shared = len(self.rows)
             self.bodies: frozenset[int] = frozenset()
         else:
             self.rows = list(library.rows)
@@ -187,6 +201,7 @@ class Builder:
             self.need = dict(library.need)
             self.sites = list(library.sites)
             self.library = name or library.library
+            self.shared = len(library.rows)
             self.bodies = library.bodies
         self._sites = {site: number for number, site in enumerate(self.sites)}
         self._merged: dict[tuple[int, int], int] = {}
@@ -377,8 +392,43 @@ class Builder:
             known = self._rules[id(dfa)] = (dfa, self.rows[entry])
         return known[1]
 
-    def finish(self, start: int, sites: Sequence[int] = ()) -> Automaton:
-        """The automaton that starts in `start`, inside the calls `sites` (outermost first)."""
+    def without(self, missing: frozenset[int], first: int) -> None:
+        """Take bytes away from the states from `first` on, and whatever then leads nowhere."""
+        rows = self.rows
+        hit = [n for n in range(first, len(rows)) if not missing.isdisjoint(rows[n])]
+        if not hit:
+            return
+        for number in hit:
+            rows[number] = {s: m for s, m in rows[number].items() if s not in missing}
+        sources: dict[int, list[int]] = {}
+        for number in range(first, len(rows)):
+            for move in rows[number].values():
+                for target in self._targets(move):
+                    sources.setdefault(target, []).append(number)
+        alive = [n in self.final or n in (FINISHED, RETURN) for n in range(len(rows))]
+        alive[3:first] = [True] * (first - 3)
+        queue = [n for n, lives in enumerate(alive) if lives]
+        while queue:
+            for number in sources.get(queue.pop(), ()):
+                if not alive[number] and any(self._lives(m, alive) for m in rows[number].values()):
+                    alive[number] = True
+                    queue.append(number)
+        for number in range(first, len(rows)):
+            row = rows[number]
+            if not all(self._lives(move, alive) for move in row.values()):
+                rows[number] = {s: m for s, m in row.items() if self._lives(m, alive)}
+
+    def _targets(self, move: int) -> tuple[int, ...]:
+        return self.sites[move & TARGET][:2] if move & PUSH else (move & TARGET,)
+
+    def _lives(self, move: int, alive: Sequence[bool]) -> bool:
+        return all(alive[target] for target in self._targets(move))
+
+    def finish(
+        self, start: int, sites: Sequence[int] = (), missing: frozenset[int] = frozenset()
+    ) -> Automaton:
+        """The automaton that starts in `start`, inside the calls `sites` (outermost first); see `without`."""
+        self.without(missing, self.shared)
         frame: Frame = (0, 0, None)
         for move in sites:
             frame = (move & TARGET, 0, frame)

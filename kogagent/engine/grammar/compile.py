@@ -13,18 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from kogagent.engine.grammar.automaton import (
-    COUNT,
-    END,
-    FINISHED,
-    PUSH,
-    SPECIAL,
-    TARGET,
-    Automaton,
-    Builder,
-    Conflict,
-    TooLarge,
-)
+from kogagent.engine.grammar.automaton import END, FINISHED, TARGET, Automaton, Builder, Conflict, TooLarge
 from kogagent.engine.grammar.library import library
 from kogagent.engine.grammar.matcher import Grammar
 from kogagent.engine.grammar.regex import PatternError, compile_pattern
@@ -40,6 +29,9 @@ from kogagent.spec import HERMES, CallFormat, Vocabulary
 _CACHE: OrderedDict[str, Grammar] = OrderedDict()
 _CACHED = 32
 _LOCK = threading.Lock()  # turns are compiled off the event loop, several at a time
+
+# What makes a tool's parameters more than "no parameters at all".
+_OBJECT_SOURCES = ("properties", "additionalProperties", "allOf", "anyOf", "oneOf", "$ref")
 
 
 def compile_turn(
@@ -66,55 +58,47 @@ def compile_turn(
         raise InputError(f"tool_choice {tool_choice!r} names no tool; there are {known}")
     if isinstance(max_calls, bool) or not isinstance(max_calls, int) or not 1 <= max_calls <= 65536:
         raise InputError(f"max_calls must be an integer from 1 to 65536, not {max_calls!r}")
-    chosen = dict(tools)
-    if tool_choice not in ("auto", "none", "required"):
-        chosen = {tool_choice: tools[tool_choice]}
-    if tool_choice == "required" and not chosen:
+    if tool_choice == "required" and not tools:
         raise InputError("tool_choice 'required' needs at least one tool")
-    if tool_choice == "none":
-        chosen = {}
+    chosen = {n: s for n, s in tools.items() if tool_choice in ("auto", "required", n)}
 
     def build(trie: TokenTrie, notes: dict[str, None]) -> Automaton:
         trigger, rest = begin_rest(format, trie.names)
         if not trigger or (trigger[0] < END and any(symbol >= END for symbol in trigger)):
             raise InputError(f"format {format.name!r}: its trigger must be text or start with a special id")
         mode = "none" if not chosen else "auto" if tool_choice == "auto" else "lead"
-        base, text = text_states(bounds.digits, trigger, mode)
+        base, text = text_states(bounds.digits, trie.unspellable, trigger, mode)
         builder = Builder(base)
+        values = _Values(builder, trie, format, bounds, notes)
         if not chosen:
-            if output_schema is None:
-                return builder.finish(text, [builder.call(text, FINISHED)])
-            return builder.finish(_answer(builder, output_schema, format, bounds, notes))
+            if output_schema is not None:
+                return builder.finish(values.answer(output_schema), missing=trie.unspellable)
+            return builder.finish(text, [builder.call(text, FINISHED)])
         try:
             calls = Calls(builder, format, trie.names, max_calls)
         except Conflict:
             raise InputError(
                 f"format {format.name!r}: `between` begins `end`, so calls cannot be told apart"
             ) from None
-        entries: list[tuple[bytes, int]] = []
-        for name, parameters in chosen.items():
-            entries.append(
-                (_name(name), _arguments(builder, name, parameters, calls.after, format, bounds, notes))
-            )
         try:
-            calls.tools(entries)
+            calls.tools([(_name(n), values.arguments(n, s, calls.after)) for n, s in chosen.items()])
         except Conflict:
-            raise SchemaError(f"tool names collide in format {format.name!r}: {', '.join(chosen)}") from None
+            raise SchemaError(
+                f"tool names collide in format {format.name!r}: {', '.join(chosen)}. Rename one of them"
+            ) from None
         frame = builder.call(calls.call, FINISHED, 0, max_calls - 1)
-        begin = builder.literal((*trigger, *rest), calls.call)
-        if output_schema is not None:
-            answer = _answer(builder, output_schema, format, bounds, notes)
-            if tool_choice == "auto":
-                try:
-                    begin = builder.union([answer, begin])
-                except Conflict:
-                    raise InputError(
-                        f"the output schema's JSON starts like the trigger {format.trigger!r}"
-                    ) from None
-            return builder.finish(begin, [frame])
-        if tool_choice != "auto" and not lead_text:
-            return builder.finish(begin, [frame])
-        return builder.finish(text, [frame, builder.call(text, builder.literal(rest, calls.call))])
+        if output_schema is None and (tool_choice == "auto" or lead_text):
+            back = builder.literal(rest, calls.call)
+            return builder.finish(text, [frame, builder.call(text, back)], missing=trie.unspellable)
+        start = builder.literal((*trigger, *rest), calls.call)
+        if output_schema is not None and tool_choice == "auto":
+            try:
+                start = builder.union([values.answer(output_schema), start])
+            except Conflict:
+                raise InputError(
+                    f"the output schema's JSON starts like the trigger {format.trigger!r}; use another format"
+                ) from None
+        return builder.finish(start, [frame], missing=trie.unspellable)
 
     key = {
         "turn": [[name, schema] for name, schema in chosen.items()],
@@ -135,12 +119,16 @@ def compile_schema(
     bounds: Bounds | None = None,
     format: CallFormat = HERMES,
 ) -> Grammar:
-    """One JSON value of a schema, then an end id; `format` gives the separators. Raises SchemaError."""
+    """One JSON value of a schema, then an end id; `format` gives the separators. Raises SchemaError.
+
+    Without bounds an integer may be written 1.0, as the specification says; a tool's may not.
+    """
     bounds = bounds or Bounds(zero_fraction=True)
 
     def build(trie: TokenTrie, notes: dict[str, None]) -> Automaton:
-        builder = Builder(library(bounds.digits).builder)
-        return builder.finish(_answer(builder, schema, format, bounds, notes))
+        builder = Builder(library(bounds.digits, trie.unspellable).builder)
+        answer = _Values(builder, trie, format, bounds, notes).answer(schema)
+        return builder.finish(answer, missing=trie.unspellable)
 
     separators = [format.item_separator, format.key_separator]
     return _cached({"schema": schema, "bounds": asdict(bounds), "separators": separators}, vocabulary, build)
@@ -164,10 +152,11 @@ def compile_regex(pattern: str, vocabulary: Vocabulary, *, max_length: int = 409
             raise error(f"the pattern {pattern!r} matches {what}", "", "", "pattern")
         if dfa.longest is None or dfa.longest > max_length:
             notes[f"at most {max_length} code points"] = None
-        builder = Builder(library(Bounds().digits).builder)
+        builder = Builder(library(Bounds().digits, trie.unspellable).builder)
         done = builder.state({END: FINISHED})
         body = builder.embed(dfa, lambda state: builder.absorb(state, done), counted=True)
-        return builder.finish(body, [builder.call(body, FINISHED, 0, max_length)])
+        frame = builder.call(body, FINISHED, 0, max_length)
+        return builder.finish(body, [frame], missing=trie.unspellable)
 
     return _cached({"regex": pattern, "max_length": max_length}, vocabulary, build)
 
@@ -179,55 +168,51 @@ def compile_choices(texts: Sequence[str], vocabulary: Vocabulary) -> Grammar:
     check_json(list(texts), "", "", "")
 
     def build(trie: TokenTrie, notes: dict[str, None]) -> Automaton:
-        builder = Builder(library(Bounds().digits).builder)
+        builder = Builder(library(Bounds().digits, trie.unspellable).builder)
         root = builder.state()
         for text in dict.fromkeys(texts):
             builder.insert(root, (*text.encode(), END), FINISHED)
-        return builder.finish(root)
+        return builder.finish(root, missing=trie.unspellable)
 
     return _cached({"choices": list(texts)}, vocabulary, build)
 
 
-def _answer(
-    builder: Builder, schema: Any, form: CallFormat, bounds: Bounds, notes: dict[str, None], tool: str = ""
-) -> int:
-    done = builder.state({END: FINISHED})
-    return _json(builder, Schemas(schema, bounds, tool), done, form, notes)
+class _Values:
+    """Writes JSON values into one grammar; collects the notes of their schemas."""
 
+    def __init__(
+        self, builder: Builder, trie: TokenTrie, form: CallFormat, bounds: Bounds, notes: dict[str, None]
+    ) -> None:
+        self.builder = builder
+        self.lib = library(bounds.digits, trie.unspellable)
+        self.form = form
+        self.bounds = bounds
+        self.notes = notes
 
-def _json(builder: Builder, schemas: Schemas, follow: int, form: CallFormat, notes: dict[str, None]) -> int:
-    lib = library(schemas.bounds.digits)
-    writer = Writer(builder, lib, schemas, form.item_separator, form.key_separator)
-    state = writer.value(schemas.goal(), follow)
-    notes.update(schemas.notes)
-    if state is None:
-        why = "its recursion has no base" if schemas.cut else "it contradicts itself"
-        raise schemas.error(f"no value satisfies this schema: {why}", "", "$ref" if schemas.cut else "")
-    return state
+    def answer(self, schema: Any) -> int:
+        """The state in front of a value after which the text ends."""
+        return self.value(Schemas(schema, self.bounds), self.builder.state({END: FINISHED}))
 
+    def arguments(self, name: str, parameters: Any, follow: int) -> int:
+        """The state in front of one tool's arguments."""
+        if not isinstance(parameters, Mapping):
+            raise error(f"parameters must be a JSON Schema object, not {parameters!r}", "", name, "")
+        kind = parameters.get("type", "object")
+        if kind != "object":
+            raise error(f"parameters must be of type object, not {kind!r}", "", name, "type")
+        root = {**parameters, "type": "object"}
+        if root.keys().isdisjoint(_OBJECT_SOURCES):
+            root["properties"] = {}
+        return self.value(Schemas(root, self.bounds, name), follow)
 
-def _arguments(
-    builder: Builder,
-    name: str,
-    parameters: Any,
-    follow: int,
-    form: CallFormat,
-    bounds: Bounds,
-    notes: dict[str, None],
-) -> int:
-    if not isinstance(parameters, Mapping):
-        raise error(f"parameters must be a JSON Schema object, not {parameters!r}", "", name, "")
-    kind = parameters.get("type", "object")
-    if kind != "object":
-        raise error(f"parameters must be of type object, not {kind!r}", "", name, "type")
-    root = dict(parameters)
-    if root.keys().isdisjoint(_OBJECT_SOURCES):
-        root["properties"] = {}  # a tool without parameters
-    root["type"] = "object"
-    return _json(builder, Schemas(root, bounds, name), follow, form, notes)
-
-
-_OBJECT_SOURCES = ("properties", "additionalProperties", "allOf", "anyOf", "oneOf", "$ref")
+    def value(self, schemas: Schemas, follow: int) -> int:
+        writer = Writer(self.builder, self.lib, schemas, self.form.item_separator, self.form.key_separator)
+        state = writer.value(schemas.goal(), follow)
+        self.notes.update(schemas.notes)
+        if state is None:
+            why = "its recursion has no base" if schemas.cut else "it contradicts itself"
+            raise schemas.error(f"no value satisfies this schema: {why}", "", "$ref" if schemas.cut else "")
+        return state
 
 
 def _name(name: str) -> bytes:
@@ -243,13 +228,11 @@ def _cached(
     build: Callable[[TokenTrie, dict[str, None]], Automaton],
 ) -> Grammar:
     try:
-        text = json.dumps(key, default=_refuse)
+        text = json.dumps(key, default=_plain)
     except (ValueError, RecursionError):
         raise SchemaError("the schema refers to itself as a Python object; use $ref for recursion") from None
     spelled = vocabulary.encode is not None
-    digest = hashlib.sha256(
-        f"{text}\n{vocabulary.digest}\n{spelled}".encode("utf-8", "surrogatepass")
-    ).hexdigest()
+    digest = hashlib.sha256(f"{text}\n{vocabulary.digest}\n{spelled}".encode()).hexdigest()
     with _LOCK:
         grammar = _CACHE.get(digest)
         if grammar is not None:
@@ -265,8 +248,9 @@ def _cached(
         ) from None
     except RecursionError:
         raise SchemaError("the schema is nested too deeply to compile") from None
-    if trie.unspellable:
-        automaton = _spellable(automaton, trie.unspellable)
+    if automaton.stuck:
+        missing = ", ".join(f"0x{byte:02x}" for byte in sorted(trie.unspellable)[:32])
+        raise SchemaError(f"this grammar needs bytes for which the vocabulary has no token, of: {missing}")
     grammar = Grammar(digest, tuple(notes), automaton, trie, Walker(automaton, trie))
     with _LOCK:
         grammar = _CACHE.setdefault(digest, grammar)  # another thread may have been faster
@@ -275,52 +259,10 @@ def _cached(
     return grammar
 
 
-def _refuse(value: Any) -> Any:
+def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return dict(value)
     raise SchemaError(f"{value!r} in a schema is no JSON value")
 
 
-def _spellable(automaton: Automaton, missing: frozenset[int]) -> Automaton:
-    """Without the bytes for which the vocabulary has no token of their own, and what then ends nowhere."""
-    rows = [{s: m for s, m in row.items() if s not in missing} for row in automaton.rows]
-    sites = automaton.sites
-    alive: set[int] = {FINISHED, 2, *automaton.final}
-    while True:
-        before = len(alive)
-        for state, row in enumerate(rows):
-            if state in alive:
-                continue
-            for move in row.values():
-                target = sites[move & TARGET] if move & PUSH else (move & TARGET & ~COUNT,)
-                if all(t in alive for t in target[: 2 if move & PUSH else 1]):
-                    alive.add(state)
-                    break
-        if len(alive) == before:
-            break
-
-    def lives(move: int) -> bool:
-        if move & PUSH:
-            entry, follow = sites[move & TARGET][:2]
-            return entry in alive and follow in alive
-        return move & TARGET in alive
-
-    pruned = [{s: m for s, m in row.items() if lives(m)} for row in rows]
-    if automaton.start not in alive:
-        raise SchemaError(
-            "the vocabulary has no single-byte token for bytes this grammar needs: "
-            + ", ".join(f"0x{b:02x}" for b in sorted(missing)[:16])
-        )
-    return Automaton(
-        pruned,
-        automaton.final,
-        automaton.need,
-        sites,
-        automaton.start,
-        automaton.frames,
-        f"{automaton.library}/without {sorted(missing)}",
-        automaton.bodies,
-    )
-
-
-__all__ = ["SPECIAL", "Bounds", "compile_choices", "compile_regex", "compile_schema", "compile_turn"]
+__all__ = ["compile_choices", "compile_regex", "compile_schema", "compile_turn"]

@@ -65,12 +65,14 @@ def _body(builder: Builder, escapes: bytes, unicode: bool) -> int:
 
 
 @lru_cache(maxsize=8)
-def library(digits: int) -> Library:
-    builder = Builder(name=f"json/{digits}")
+def library(digits: int, missing: frozenset[int] = frozenset()) -> Library:
+    """The shared states; missing: bytes for which a vocabulary has no token."""
+    builder = Builder(name=f"json/{digits}/{sorted(missing)}")
     text = _body(builder, b'"\\/bfnrt', unicode=True)
     # Only the spelling json.dumps would choose: no \/, no \u (control characters without a letter stay out).
     key = _body(builder, b'"\\bfnrt', unicode=False)
     builder.bodies = frozenset(range(text, len(builder.rows)))
     for integer, zero_fraction in ((True, False), (True, True), (False, False)):
         builder.rule(free_number(integer, zero_fraction, digits))
-    return Library(Builder(builder), text, key)
+    builder.without(missing, 3)
+    return Library(builder, text, key)

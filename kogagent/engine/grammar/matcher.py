@@ -11,6 +11,7 @@ certain, and only those are forced.
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
@@ -48,6 +49,7 @@ class Grammar:
     automaton: Automaton
     trie: TokenTrie = field(repr=False)
     walker: Walker = field(repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
     _known: OrderedDict[tuple[int, Frame], _Entry] = field(
         default_factory=OrderedDict, repr=False, compare=False
     )
@@ -56,13 +58,27 @@ class Grammar:
         return Matcher(self, self.automaton.start, self.automaton.frames, ())
 
     def entry(self, state: int, frame: Frame) -> _Entry:
+        """What is known of one class of configurations; frame in normal form. Shared by all walks."""
         key = (state, frame)
         found = self._known.get(key)
         if found is None:
-            found = self._known[key] = _Entry()
-            if len(self._known) > _KEPT:
-                self._known.popitem(last=False)
+            with self._lock:
+                found = self._known.setdefault(key, _Entry())
+                if len(self._known) > _KEPT:
+                    self._known.popitem(last=False)
         return found
+
+    def known_run(self, entry: _Entry, state: int, frame: Frame) -> tuple[int, ...]:
+        if entry.run is None:
+            with self._lock:
+                entry.run = self.run(state, frame)
+        return entry.run
+
+    def known_mask(self, entry: _Entry, state: int, frame: Frame) -> Mask:
+        if entry.mask is None:
+            with self._lock:
+                entry.mask = self.byte_mask(state, frame)
+        return entry.mask
 
     # ── computed once for each class of configurations; frames in normal form ──
     def byte_mask(self, state: int, frame: Frame) -> Mask:
@@ -198,8 +214,10 @@ class Matcher:
         if not self._run and self._state != FINISHED:
             entry = self._known()
             if entry.run is None:
-                entry.run = self.grammar.run(self._state, self.grammar.walker.normal(self._frame))
-            self._run = entry.run
+                frame = self.grammar.walker.normal(self._frame)
+                self._run = self.grammar.known_run(entry, self._state, frame)
+            else:
+                self._run = entry.run
         return self._run
 
     def mask(self) -> Mask:
@@ -212,9 +230,9 @@ class Matcher:
         if self._state == FINISHED:
             return np.zeros(self.grammar.trie.words, np.uint32)
         entry = self._known()
-        if entry.mask is None:
-            entry.mask = self.grammar.byte_mask(self._state, self.grammar.walker.normal(self._frame))
-        return entry.mask
+        if entry.mask is not None:
+            return entry.mask
+        return self.grammar.known_mask(entry, self._state, self.grammar.walker.normal(self._frame))
 
     def advance(self, token: int) -> None:
         """Take one id. Raises ModelError, and stays where it is, if it is not legal here."""

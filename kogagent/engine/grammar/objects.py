@@ -147,16 +147,21 @@ class Objects:
         return entry if rows[entry] else None
 
     def _unnamed(self, texts: Sequence[bytes], extra: Goal, flag: int, follow: int) -> int | None:
-        """The state behind the opening quote of a name that is none of `texts`, of an open object."""
+        """The move by the opening quote of a name that is none of `texts`; a state where there are any."""
         builder, rows = self.writer.builder, self.writer.builder.rows
-        start = builder.state()
         after = builder.state({ord("}"): follow})
+        colon = builder.state()
+        start = (
+            builder.state() if texts else builder.call(self.writer.lib.key, colon, 0, self.writer.bounds.key)
+        )
         quote = self.writer.item_separator + b'"'
         rows[after][quote[0]] = self.writer.tail(quote, start) | flag
         value = self.writer.value(extra, after)
         if value is None:
             return None
-        colon = builder.literal(self.writer.key_separator, value)
+        rows[colon] = rows[builder.literal(self.writer.key_separator, value)]
+        if not texts:
+            return start
 
         def fill(state: int, body: int, taken: Sequence[bytes]) -> None:
             row = rows[state]

@@ -6,8 +6,10 @@ Special ids, end ids and empty tokens are not in the tree: no text spells them.
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -40,7 +42,7 @@ class TokenTrie:
             for i in sorted(vocabulary.special - set(vocabulary.end_ids), reverse=True)
             if vocabulary.tokens[i]
         }
-        self.known: OrderedDict[tuple[str, int, int], tuple[npt.NDArray[np.bool_], Ints]] = OrderedDict()
+        self.known: OrderedDict[tuple[str, int], Any] = OrderedDict()
 
     def _build(self, texts: Sequence[bytes], ids: Ints) -> None:
         lengths = np.array([len(t) for t in texts], np.int32)
@@ -96,6 +98,14 @@ class TokenTrie:
         self.count_list: list[int] = self.count.tolist()
         self.token_list: list[int] = self.token.tolist()
 
+    def children(self, nodes: Ints) -> tuple[Ints, npt.NDArray[np.intp]]:
+        """All children of some nodes, and for each the place of its parent in `nodes`."""
+        counts = self.count[nodes]
+        ends = np.cumsum(counts)
+        above = np.repeat(np.arange(len(nodes)), counts)
+        children = np.arange(len(above), dtype=np.int32) + (self.first[nodes] - (ends - counts))[above]
+        return children.astype(np.int32, copy=False), above
+
     def child(self, node: int, byte: int) -> int:
         """The node one byte further, or -1."""
         begin = self.first_list[node]
@@ -111,18 +121,18 @@ class TokenTrie:
         return node
 
 
-_TRIES: OrderedDict[str, TokenTrie] = OrderedDict()
+_TRIES: OrderedDict[tuple[str, bool], TokenTrie] = OrderedDict()
+_LOCK = threading.Lock()
 
 
 def trie_of(vocabulary: Vocabulary) -> TokenTrie:
     """The tree of a vocabulary, built once; the last four are kept."""
-    trie = _TRIES.get(vocabulary.digest)
-    if trie is None:
-        trie = _TRIES[vocabulary.digest] = TokenTrie(vocabulary)
-        while len(_TRIES) > 4:
-            _TRIES.popitem(last=False)
-    else:
-        _TRIES.move_to_end(vocabulary.digest)
-        if trie.vocabulary.encode is None and vocabulary.encode is not None:
-            trie.vocabulary = vocabulary
+    key = (vocabulary.digest, vocabulary.encode is not None)
+    with _LOCK:
+        trie = _TRIES.get(key)
+        if trie is None:
+            trie = _TRIES[key] = TokenTrie(vocabulary)
+            while len(_TRIES) > 4:
+                _TRIES.popitem(last=False)
+        _TRIES.move_to_end(key)
     return trie

@@ -38,9 +38,12 @@ def spell(text: str, names: Mapping[str, int]) -> tuple[int, ...]:
 
 
 @lru_cache(maxsize=32)
-def text_states(digits: int, trigger: tuple[int, ...], mode: Mode) -> tuple[Builder, int]:
+def text_states(
+    digits: int, missing: frozenset[int], trigger: tuple[int, ...], mode: Mode
+) -> tuple[Builder, int]:
     """The library and behind it the states of free text; RETURN behind the trigger. Builder and start."""
-    builder = Builder(library(digits).builder, f"text/{digits}/{trigger}/{mode}")
+    shared = library(digits, missing).builder
+    builder = Builder(shared, f"{shared.library}/text/{trigger}/{mode}")
     first = len(builder.rows)
     special = trigger[0] if trigger and trigger[0] >= END else None
     pattern = () if special is not None else trigger
@@ -78,6 +81,7 @@ def text_states(digits: int, trigger: tuple[int, ...], mode: Mode) -> tuple[Buil
                 else:
                     row[byte] = number(((), hit, next_line, next_fence))
     builder.bodies = builder.bodies | frozenset(range(first, len(builder.rows)))
+    builder.without(missing, first)
     return builder, start
 
 

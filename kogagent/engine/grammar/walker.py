@@ -8,20 +8,41 @@ found for one stands for all counts of the class, however large the bounds.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from kogagent.engine.grammar.automaton import END, FAR, LOW, Automaton, Frame
+from kogagent.engine.grammar.automaton import (
+    COUNT,
+    END,
+    FAR,
+    LOW,
+    RETURN,
+    TARGET,
+    UNBOUNDED,
+    Automaton,
+    Frame,
+)
 from kogagent.engine.grammar.trie import Ints, TokenTrie
 
 Config = tuple[int, Frame]
 
-_KEPT = 512  # masks of shared states kept for one vocabulary
+_KEPT = 512  # bodies kept for one vocabulary
+_NEVER = 0xFFFF
 _CONFIGS = 4096  # configurations kept for one grammar before their rows are dropped
 _FEW = 24  # nodes below which plain Python is faster than arrays
-_OUTSIDE: Frame = (-1, 0, None)
 _ROOT = np.zeros(1, np.int32)
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """All tokens from one shared state. counts [32 * words]: the code points each id counts, _NEVER where it
+    is illegal; exits: the tree's nodes where the frame is left, exit_counts: what was counted until there."""
+
+    counts: npt.NDArray[np.uint16]
+    exits: Ints
+    exit_counts: Ints
 
 
 class Walker:
@@ -51,11 +72,21 @@ class Walker:
     # ── the tree ──
     def legal_ids(self, state: int, frame: Frame) -> npt.NDArray[np.bool_]:
         """Flags [32 * words] of the ordinary ids whose bytes can follow; frame in normal form."""
-        if state in self.automaton.bodies and frame[1] == FAR and frame[2] is not None:
-            inside, exits = self._body(state)
-            flags = inside.copy()
+        site, count, below = frame
+        if state in self.automaton.bodies and below is not None:
+            body = self._body(state)
+            _, _, least, most = self.automaton.sites[site]
+            # A class of counts: far from both bounds, or far below the least one.
+            room = most - count if count >= 0 else UNBOUNDED
+            flags = body.counts <= min(room, _NEVER - 1)
             after = self.automaton.returned(frame)
-            if after is not None and len(exits):
+            if after is not None and count != LOW:
+                fits = body.exit_counts <= room
+                if count >= 0:
+                    fits &= body.exit_counts >= least - count
+                exits = body.exits[fits]
+                tokens = self.trie.token[exits]
+                flags[tokens[tokens >= 0]] = True
                 self._walk(exits, self._number(after), flags)
             return flags
         flags = np.zeros(32 * self.trie.words, np.bool_)
@@ -78,19 +109,56 @@ class Walker:
                 stack.append((child, after))
         return False
 
-    def _body(self, state: int) -> tuple[npt.NDArray[np.bool_], Ints]:
-        """For a shared state far from its bounds: the tokens that stay inside its frame, and the nodes where
-        that frame is left. The same in every grammar, so kept with the vocabulary."""
+    def _body(self, state: int) -> Body:
+        """What tokens do from a shared state, whatever the bounds. The same in every grammar: kept with the
+        vocabulary."""
         known = self.trie.known
-        key = (self.automaton.library, state, FAR)
+        key = (self.automaton.library, state)
         found = known.get(key)
         if found is None:
-            flags = np.zeros(32 * self.trie.words, np.bool_)
-            exits = self._walk(_ROOT, self._number((state, (0, FAR, _OUTSIDE))), flags)
-            found = known[key] = (flags, exits)
+            found = known[key] = self._walk_body(state)
             while len(known) > _KEPT:
                 known.popitem(last=False)
         return found
+
+    def _walk_body(self, state: int) -> Body:
+        """All tokens from one state of a body, each with the code points it counts on the way."""
+        trie = self.trie
+        counts = np.full(32 * trie.words, _NEVER, np.uint16)
+        exits, exit_counts = [np.zeros(0, np.int32)], [np.zeros(0, np.int32)]
+        numbers: dict[int, int] = {state: 0}
+        rows: list[npt.NDArray[np.int32]] = []
+        counted: list[npt.NDArray[np.int32]] = []
+        order = [state]
+        for at in order:
+            row, count = np.full(256, -1, np.int32), np.zeros(256, np.int32)
+            for symbol, move in self.automaton.rows[at].items():
+                if symbol < END:
+                    target = move & TARGET
+                    if target != RETURN and target not in numbers:
+                        numbers[target] = len(order)
+                        order.append(target)
+                    row[symbol] = -2 if target == RETURN else numbers[target]
+                    count[symbol] = move & COUNT != 0
+            rows.append(row)
+            counted.append(count)
+        table, plus = np.stack(rows), np.stack(counted)
+        nodes, states, sums = _ROOT, np.zeros(1, np.int32), np.zeros(1, np.int32)
+        while len(nodes):
+            children, parents = trie.children(nodes)
+            bytes_ = trie.byte[children]
+            after = table[states[parents], bytes_]
+            sums = sums[parents] + plus[states[parents], bytes_]
+            left = after == -2
+            exits.append(children[left])
+            exit_counts.append(sums[left])
+            inside = after >= 0
+            nodes, states, sums = children[inside], after[inside], sums[inside]
+            tokens = trie.token[nodes]
+            counts[tokens[tokens >= 0]] = sums[tokens >= 0]
+        for first, others in trie.twins.items():
+            counts[others] = counts[first]
+        return Body(counts, np.concatenate(exits), np.concatenate(exit_counts))
 
     def _number(self, config: Config) -> int:
         number = self._index.get(config)
@@ -101,7 +169,7 @@ class Walker:
         return number
 
     def _row(self, number: int) -> npt.NDArray[np.int32]:
-        """[256]: the configuration each byte leads to, -1 where illegal, -2 out of the walked frame."""
+        """[256]: the configuration each byte leads to, -1 where illegal."""
         row = self._rows[number]
         if row is None:
             state, frame = self._configs[number]
@@ -118,8 +186,7 @@ class Walker:
                     to = seen.get(key)
                     if to is None:
                         after = automaton.step(state, frame, symbol)
-                        to = -1 if after is None else -2 if after[1] is _OUTSIDE else self._number(after)
-                        seen[key] = to
+                        to = seen[key] = -1 if after is None else self._number(after)
                     row[symbol] = to
                 if at not in automaton.final:
                     break
@@ -131,59 +198,36 @@ class Walker:
             self._rows[number] = row
         return row
 
-    def _walk(self, nodes: Ints, config: int, flags: npt.NDArray[np.bool_]) -> Ints:
-        """Set the flags of the tokens below `nodes` that are legal from `config`; the nodes that leave it."""
+    def _walk(self, nodes: Ints, config: int, flags: npt.NDArray[np.bool_]) -> None:
+        """Set the flags of the tokens below `nodes` that are legal from `config` there."""
         trie = self.trie
-        exits: list[Ints] = []
         configs = np.full(len(nodes), config, np.int32)
         found: list[int] = []
         while len(nodes):
             if len(nodes) <= _FEW:
-                small = self._walk_few(nodes.tolist(), configs.tolist(), found, exits)
-                if small is None:
-                    break
-                nodes, configs = small
+                nodes, configs = self._walk_few(nodes.tolist(), configs.tolist(), found)
                 continue
-            counts = trie.count[nodes]
-            total = int(counts.sum())
-            if not total:
-                break
-            ends = np.cumsum(counts)
-            children = np.arange(total, dtype=np.int32) + np.repeat(
-                trie.first[nodes] - (ends - counts), counts
-            )
-            parents = np.repeat(configs, counts)
+            children, above = trie.children(nodes)
+            parents = configs[above]
             used = np.unique(configs)
             table = np.stack([self._row(int(number)) for number in used])
             after = table[np.searchsorted(used, parents), trie.byte[children]]
-            left = children[after == -2]
-            if len(left):
-                exits.append(left.astype(np.int32))
             alive = after >= 0
-            nodes, configs = children[alive].astype(np.int32), after[alive]
+            nodes, configs = children[alive], after[alive]
             tokens = trie.token[nodes]
             flags[tokens[tokens >= 0]] = True
-        if found:
-            flags[found] = True
-        left = np.concatenate(exits) if exits else np.zeros(0, np.int32)
-        tokens = trie.token[left]
-        flags[tokens[tokens >= 0]] |= len(left) > 0
-        if trie.twins:
-            for first, others in trie.twins.items():
-                if flags[first]:
-                    flags[others] = True
+        flags[found] = True
+        for first, others in trie.twins.items():
+            if flags[first]:
+                flags[others] = True
         if len(self._configs) > _CONFIGS:
             self._index.clear()
             self._configs.clear()
             self._rows.clear()
-        return left
 
-    def _walk_few(
-        self, nodes: list[int], configs: list[int], found: list[int], exits: list[Ints]
-    ) -> tuple[Ints, Ints] | None:
-        """The same, node by node, until nothing is left or more than a few stand side by side."""
+    def _walk_few(self, nodes: list[int], configs: list[int], found: list[int]) -> tuple[Ints, Ints]:
+        """The same, node by node, while only a few stand side by side; where it stopped."""
         trie, find = self.trie, self.trie.bytes.find
-        left: list[int] = []
         while nodes and len(nodes) <= 8 * _FEW:
             next_nodes: list[int] = []
             next_configs: list[int] = []
@@ -195,7 +239,7 @@ class Walker:
                 row = self._row(config)
                 children: Iterable[int] = range(begin, begin + count)
                 if count > 8:
-                    legal = np.flatnonzero(row != -1).tolist()
+                    legal = np.flatnonzero(row >= 0).tolist()
                     children = [hit for byte in legal if (hit := find(byte, begin, begin + count)) >= 0]
                 for child in children:
                     to = int(row[trie.bytes[child]])
@@ -204,11 +248,5 @@ class Walker:
                             found.append(trie.token_list[child])
                         next_nodes.append(child)
                         next_configs.append(to)
-                    elif to == -2:
-                        left.append(child)
             nodes, configs = next_nodes, next_configs
-        if left:
-            exits.append(np.array(left, np.int32))
-        if not nodes:
-            return None
         return np.array(nodes, np.int32), np.array(configs, np.int32)
