@@ -60,9 +60,10 @@ def kill_once(path: Path, session: str, after: int) -> None:
 
 def main(path: Path, seed: int) -> None:
     choose = random.Random(seed)
+    after: tuple[Message, ...] = ()
     for kill in range(100):
         session = f"session {kill // 5}"
-        before = resumed(path, session)
+        before = after if kill % 5 else ()
         kill_once(path, session, choose.randint(1, 20))
         after = resumed(path, session)
         assert after[: len(before)] == before and len(after) > len(before)
