@@ -16,6 +16,7 @@ import datetime
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 
 from kogagent.chat.formats import native_format, written_format
 from kogagent.chat.guard import Guard, text_of
@@ -44,6 +45,14 @@ class _Shape:
     system: bool
     tools: bool
     calls: bool
+
+
+class _Closing(Enum):
+    """How a template closes an assistant's turn. UNKNOWN: what follows it depends on what was before."""
+
+    UNKNOWN = 0
+    END_ID = 1
+    NOTHING = 2
 
 
 class Chat:
@@ -80,7 +89,7 @@ class Chat:
         """Whether the template itself writes tools; else they are written into its messages."""
         self.format: CallFormat = format or native or written_format(with_tools)
         """How this model writes calls."""
-        self._closings: dict[_Shape, str | None] = {}
+        self._closings: dict[_Shape, _Closing] = {}
         token = secrets.token_hex(8)  # not to be guessed: it marks places in a rendered text
         self._asked, self._told, self._words = f"asked{token}", f"told{token}", f"words{token}"
         self._call_mark = f"call{token}"
@@ -150,7 +159,7 @@ class Chat:
         if shape not in self._closings:
             self._closings[shape] = self._probe(shape)
         closing = self._closings[shape]
-        if closing is None:
+        if closing is _Closing.UNKNOWN:
             return None
         before: list[Message] = [UserMessage(self._asked), self._stand_in(generated)]
         if system is not None:
@@ -164,12 +173,14 @@ class Chat:
                 return None
         except InputError:
             return None  # `render` says what is wrong with the conversation itself
-        if not tail.startswith(closing) or self._asked in tail or self._told in tail:
+        if self._asked in tail or self._told in tail:
             return None
+        pieces = self._guard.split(tail)
+        if closing is _Closing.END_ID:
+            pieces = ["", *pieces[self._first_end(pieces) :]]
         kept = list(turn)
         while kept and kept[-1] in self._tokenizer.end_ids:
             kept.pop()
-        pieces = self._guard.split(tail[len(closing) :])
         return kept + self._tokenizer.encode_pieces(pieces, after="text")
 
     def _stand_in(self, message: AssistantMessage) -> AssistantMessage:
@@ -189,8 +200,8 @@ class Chat:
             raise InputError("the chat template leaves out what the assistant said")
         return head, tail
 
-    def _probe(self, shape: _Shape) -> str | None:
-        """What a template writes between an assistant's last words and the end token, where it is stable."""
+    def _probe(self, shape: _Shape) -> _Closing:
+        """How the template closes a turn of the assistant, if what follows depends on nothing before it."""
         tools = self._tools if shape.tools else ()
         call = ToolCall("call_0001", self._tools[0].name, "")
         turn = self._stand_in(AssistantMessage(calls=(call,) if shape.calls else ()))
@@ -198,10 +209,9 @@ class Chat:
         def reply(text: str) -> Message:
             return ToolMessage(ToolResult(call.id, call.name, text)) if shape.calls else UserMessage(text)
 
-        told, asked = f"system {self._told}", self._asked
-        base: list[Message] = [UserMessage(asked)]
+        base: list[Message] = [UserMessage(self._asked)]
         if shape.system:
-            base.insert(0, SystemMessage(told))
+            base.insert(0, SystemMessage("system message of probe"))
         first, second = "first reply of probe", "second reply of probe"
         try:
             prompt = self._text(base, tools, True)
@@ -211,22 +221,22 @@ class Chat:
             tail = self._around_mark(one, shape)[1]
             last = self._around_mark(two, shape)[1]
         except InputError:
-            return None
-        stable = one.startswith(prompt) and two.startswith(one) and last == tail.replace(first, second)
-        if not stable or any(words in tail for words in (told, asked, self._told)):
-            return None
-        return self._up_to_end(closing, tail, shape.calls)
-
-    def _up_to_end(self, closing: str, tail: str, calls: bool) -> str | None:
+            return _Closing.UNKNOWN
+        if not one.startswith(prompt) or not two.startswith(one) or last != tail.replace(first, second):
+            return _Closing.UNKNOWN
         pieces = self._guard.split(closing)
-        specials = self._tokenizer.special_tokens
-        for i in range(1, len(pieces), 2):
-            if specials[pieces[i]] in self._tokenizer.end_ids:
-                before = text_of(pieces[:i])
-                return before if tail.startswith(before + pieces[i]) else None
-        # A model without an end token stops by text; after its words anything may follow, after its calls
-        # nobody knows what it has already written.
-        return None if calls else ""
+        end = self._first_end(pieces)
+        if end < len(pieces):
+            same = tail.startswith(text_of(pieces[: end + 1]))
+            return _Closing.END_ID if same else _Closing.UNKNOWN
+        # Without an end token anything may follow an assistant's words; after its calls nobody knows what of
+        # the closing the model has written itself.
+        return _Closing.UNKNOWN if shape.calls else _Closing.NOTHING
+
+    def _first_end(self, pieces: Sequence[str]) -> int:
+        """Index of the first name of an end id, len(pieces) where there is none."""
+        ids, ends = self._tokenizer.special_tokens, self._tokenizer.end_ids
+        return next((i for i in range(1, len(pieces), 2) if ids[pieces[i]] in ends), len(pieces))
 
     # ── turns ──
 

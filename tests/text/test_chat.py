@@ -462,6 +462,11 @@ def test_mistrals_moving_tools_and_system_are_noticed(models: dict[str, Model]) 
     assert chat.follow(talk, 2, [eos], (ADD,)) is None
     loop: list[Message] = [UserMessage("q"), AssistantMessage(calls=(FIRST,)), result(FIRST)]
     assert chat.follow(loop, 2, [eos], (ADD,)) is not None, "inside one run the tools stay where they are"
+    again: list[Message] = [*loop, AssistantMessage(calls=(SECOND,)), result(SECOND)]
+    ids, end = chat.render(loop, (ADD,)), models["mistral"].tokenizer.end_ids
+    whole = chat.render(again, (ADD,))
+    generated = whole[len(ids) : next(i for i in range(len(ids), len(whole)) if whole[i] in end) + 1]
+    assert ids + (chat.follow(again, 4, generated, (ADD,)) or []) == whole
     assert chat.follow([*loop, AssistantMessage("a"), UserMessage("r")], 4, [eos], (ADD,)) is None
 
 
