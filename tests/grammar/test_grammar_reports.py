@@ -14,6 +14,7 @@ from grammar_vocabularies import byte_vocabulary, smollm
 
 from kogagent.engine.grammar import Bounds, Grammar, compile_schema, compile_turn
 from kogagent.engine.grammar.automaton import END, FINISHED
+from kogagent.engine.grammar.tables import make_tables
 from kogagent.errors import SchemaError
 from kogagent.spec import Vocabulary
 
@@ -141,9 +142,11 @@ def test_100_kilobytes_of_tools_compile() -> None:
 
 
 def test_too_many_tools_are_an_error_that_names_the_limit() -> None:
-    tools = {f"tool_{i}": {"type": "object", "properties": {"p" * 300: {}}} for i in range(80)}
-    with pytest.raises(SchemaError, match="more than 16383 states"):
+    tools = {f"tool_{i}": {"type": "object", "properties": {f"{i}" * 300: {}}} for i in range(400)}
+    with pytest.raises(SchemaError, match="more than 100000 states"):
         compile_turn(tools, V)
+    with pytest.raises(SchemaError, match="device table holds 16384"):
+        make_tables(compile_turn(dict(list(tools.items())[:60]), V).automaton)
 
 
 @pytest.mark.parametrize(

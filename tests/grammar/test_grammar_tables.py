@@ -10,7 +10,7 @@ from grammar_vocabularies import byte_vocabulary
 
 from kogagent.engine.grammar import Bounds, compile_schema, compile_turn
 from kogagent.engine.grammar.automaton import END, FINISHED, SPECIAL, Automaton, Frame
-from kogagent.engine.grammar.tables import begin, make_tables, step
+from kogagent.engine.grammar.tables import begin, make_tables, reached, step
 from kogagent.errors import SchemaError
 from kogagent.spec import HERMES
 
@@ -20,6 +20,7 @@ TAGGED = byte_vocabulary(b"<tool_call>", b"</tool_call>")
 def agree(automaton: Automaton, symbols: list[int], rng: random.Random) -> int:
     """Walk both with some wrong symbols tried on the way; how many were compared."""
     tables = make_tables(automaton)
+    states, sites = reached(automaton)
     at = begin(tables)
     state, frame = automaton.start, automaton.frames
     deepest = compared = 0
@@ -36,10 +37,10 @@ def agree(automaton: Automaton, symbols: list[int], rng: random.Random) -> int:
         stack: list[tuple[int, int]] = []
         below: Frame | None = frame
         while below is not None:
-            stack.append((below[0], below[1]))
+            stack.append((sites[below[0]], below[1]))
             below = below[2]
         mine = [(int(at.sites[i]), int(at.counts[i])) for i in reversed(range(at.top + 1))]
-        assert at.state == state and mine == stack
+        assert at.state == states[state] and mine == stack
         deepest = max(deepest, len(stack))
     assert deepest <= tables.depth and state == FINISHED
     assert tables.moves.dtype == np.uint16 and tables.moves.shape[1] < 256

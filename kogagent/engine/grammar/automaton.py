@@ -14,7 +14,7 @@ A site is a call: (entry state, return state, least count, most count). One step
        next state.
     4. While the state is RETURN: illegal below the least count of the site, else pop, go to its return state.
 
-Everything is deterministic: one row entry a symbol, 16 bits each, so a device can run the same table.
+Everything is deterministic, one move a symbol, so a device can run the same as a table (tables.py).
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ from kogagent.engine.grammar.utf8 import sequences
 END = 256
 SPECIAL = 257
 
-COUNT = 0x4000
-PUSH = 0x8000
-TARGET = 0x3FFF
+COUNT = 1 << 18
+PUSH = 1 << 19
+TARGET = COUNT - 1
+MAX_STATES = 100_000
 UNBOUNDED = 0xFFFFFFFF
 
 DEAD = 0
@@ -52,7 +53,7 @@ class Conflict(Exception):
 
 
 class TooLarge(Exception):
-    """More states or calls than 14 bits can name."""
+    """More than MAX_STATES states or calls."""
 
 
 @dataclass(frozen=True)
@@ -204,23 +205,28 @@ class Builder:
             self.shared = len(library.rows)
             self.bodies = library.bodies
         self._sites = {site: number for number, site in enumerate(self.sites)}
+        self._literals: dict[tuple[int, int], int] = {}
         self._merged: dict[tuple[int, int], int] = {}
         self._rules: dict[int, tuple[Dfa, Row]] = {} if library is None else dict(library._rules)
 
     def state(self, row: Row | None = None) -> int:
         number = len(self.rows)
-        if number > TARGET:
+        if number >= MAX_STATES:
             raise TooLarge
         self.rows.append({} if row is None else row)
         return number
 
     def literal(self, symbols: Iterable[int], follow: int) -> int:
         """The state from which exactly `symbols` lead to `follow`."""
-        rows = self.rows
+        rows, known = self.rows, self._literals
         for symbol in reversed(bytes(symbols) if isinstance(symbols, bytes) else tuple(symbols)):
-            rows.append({symbol: follow})
-            follow = len(rows) - 1
-        if follow > TARGET:
+            key = (symbol, follow)
+            state = known.get(key)
+            if state is None:
+                state = known[key] = len(rows)
+                rows.append({symbol: follow})
+            follow = state
+        if len(rows) > MAX_STATES:
             raise TooLarge
         return follow
 
@@ -230,7 +236,7 @@ class Builder:
         number = self._sites.get(site)
         if number is None:
             number = self._sites[site] = len(self.sites)
-            if number > TARGET:
+            if number >= MAX_STATES:
                 raise TooLarge
             self.sites.append(site)
         return PUSH | number

@@ -13,7 +13,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from kogagent.engine.grammar.automaton import END, FINISHED, TARGET, Automaton, Builder, Conflict, TooLarge
+from kogagent.engine.grammar.automaton import (
+    END,
+    FINISHED,
+    MAX_STATES,
+    Automaton,
+    Builder,
+    Conflict,
+    TooLarge,
+)
 from kogagent.engine.grammar.library import library
 from kogagent.engine.grammar.matcher import Grammar
 from kogagent.engine.grammar.regex import PatternError, compile_pattern
@@ -244,7 +252,7 @@ def _cached(
         automaton = build(trie, notes)
     except TooLarge:
         raise SchemaError(
-            f"the grammar needs more than {TARGET} states or calls. Offer fewer tools or simplify schemas"
+            f"the grammar needs more than {MAX_STATES} states or calls. Offer fewer tools or simplify schemas"
         ) from None
     except RecursionError:
         raise SchemaError("the schema is nested too deeply to compile") from None

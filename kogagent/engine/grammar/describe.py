@@ -19,9 +19,7 @@ def keyword_table() -> str:
 
 def format_table() -> str:
     """Every format, with its expression or its bounds."""
-    rows = []
-    for name in sorted(FORMATS):
-        rows.append(f"| `{name}` | string |")
+    rows = [f"| `{name}` | string |" for name in sorted(FORMATS)]
     for name, bounds in sorted(NUMBER_FORMATS.items()):
         limits = f"{bounds[0]} to {bounds[1]}" if bounds else "no bounds of its own"
         rows.append(f"| `{name}` | number, {limits} |")

@@ -140,7 +140,14 @@ class Calls:
 
     def tools(self, entries: Iterable[tuple[bytes, int]]) -> None:
         """(name as JSON text, state of its arguments) of every tool."""
-        root = self.builder.trie(((*name, *self.middle), entry) for name, entry in entries)
+        # What stands between a name and its arguments is one call for all tools.
+        builder = self.builder
+        middle = builder.literal(self.middle[1:], RETURN)
+        root = builder.state()
+        for name, entry in entries:
+            builder.insert(
+                root, (*name, self.middle[0]), builder.call(middle, entry) if middle != RETURN else entry
+            )
         self.builder.rows[self.call] = self.builder.rows[self.builder.literal(self.prefix, root)]
 
 
