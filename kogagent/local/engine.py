@@ -14,7 +14,7 @@ from kogagent.errors import ConfigError, InputError
 from kogagent.local.model import LocalModel, ModelOptions
 from kogagent.local.names import find_model
 from kogagent.local.stream import Grammar, TextSession, TokenStream, compiled, encode_prompt, usage_of
-from kogagent.spec import ModelSpec
+from kogagent.spec import CallFormat, ModelSpec
 from kogagent.tokenizer import Tokenizer
 from kogagent.types import Message, Usage
 
@@ -123,15 +123,18 @@ class Engine:
         constrained: bool = True,
         forced_runs: bool = True,
         reuse: bool = True,
+        call_format: CallFormat | None = None,
     ) -> LocalModel:
         """A model for one conversation of an agent; close it, or leave that to the run.
 
         constrained, forced_runs, reuse: off to measure what grammar, forced tokens and the cache are worth.
+        call_format: how it writes calls, by default what its template shows.
         """
         params = sampling if sampling is not None else SamplingParams()
         options = ModelOptions(params, constrained, forced_runs, reuse)
         self._core.check_open()
-        return LocalModel(self._core, self._tokenizer, self.chat, options)
+        chat = self.chat if call_format is None else Chat(self._tokenizer, format=call_format)
+        return LocalModel(self._core, self._tokenizer, chat, options)
 
     def as_model(self) -> LocalModel:
         """What `Agent(engine)` runs on: `model()` with its defaults, greedy."""
