@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     )
     from kogagent.local import Engine
     from kogagent.loop.agent import Agent
+    from kogagent.loop.hooks import Hooks
     from kogagent.loop.limits import Limits
     from kogagent.loop.sessions import SessionStore
     from kogagent.loop.stream import AgentStream
@@ -63,6 +64,7 @@ _NAMES_OF = {
     "MissingExtraError ModelError Retry SchemaError ToolError ToolFailed",
     "local": "Engine",
     "loop.agent": "Agent",
+    "loop.hooks": "Hooks",
     "loop.limits": "Limits",
     "loop.sessions": "SessionStore",
     "loop.stream": "AgentStream",
@@ -89,6 +91,7 @@ __all__ = [
     "DeviceError",
     "Engine",
     "EngineClosedError",
+    "Hooks",
     "InputError",
     "KogagentError",
     "Limits",

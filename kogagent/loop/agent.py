@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from kogagent.errors import InputError
 from kogagent.loop.channel import Channel, Nobody
+from kogagent.loop.hooks import Hooks
 from kogagent.loop.limits import Limits
 from kogagent.loop.protocols import ClosingModel, Model, ModelSource, ToolChoice
 from kogagent.loop.run import Run, Setup, Sink, finish_within
@@ -37,7 +38,8 @@ class Agent:
     this type, validated; str for any text. tool_choice: "auto", "none", "required" or a tool's name, until a
     call was made. on_tool_error: "tell" the model of an exception that a tool did not mean to raise, or
     "raise" it. approve: asked before each call of a tool that needs approval, see Toolbox.
-    An agent keeps no state between runs; any number of runs may go on at once.
+    hooks: functions that look into the run, see Hooks. An agent keeps no state between
+    runs; any number of runs may go on at once.
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class Agent:
         tool_choice: ToolChoice = "auto",
         on_tool_error: Literal["tell", "raise"] = "tell",
         approve: Approve | None = None,
+        hooks: Hooks | None = None,
         name: str = "agent",
     ) -> None:
         """Raises InputError, SchemaError for what cannot be used."""
@@ -77,6 +80,9 @@ class Agent:
         self.toolbox = tools if isinstance(tools, Toolbox) else Toolbox(tools, approve=approve)
         self.instructions = instructions
         self.limits = Limits() if limits is None else limits
+        if hooks is not None and not isinstance(hooks, Hooks):
+            raise InputError(f"hooks={hooks!r} must be a kogagent.Hooks")
+        self.hooks = Hooks() if hooks is None else hooks
         self.name = name
         self.output_type = output_type
         self.tool_choice = tool_choice
@@ -165,6 +171,7 @@ class Agent:
             check=self._check,
             on_tool_error=self.on_tool_error,
             deps=deps,
+            hooks=self.hooks,
         )
         try:
             return await Run(setup, transcript, sink).drive()

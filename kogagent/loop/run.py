@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
 from kogagent.errors import ModelError
+from kogagent.loop.hooks import Hooks, settled
 from kogagent.loop.limits import Limits
 from kogagent.loop.protocols import Model, ToolChoice, Tools, TurnRequest
 from kogagent.loop.step import Act, AskAgain, Check, Finish, GiveUp, decide
@@ -74,6 +75,7 @@ class Setup:
     check: Check | None = None
     on_tool_error: Literal["tell", "raise"] = "tell"
     deps: Any = None
+    hooks: Hooks = field(default_factory=Hooks)
 
 
 class Run:
@@ -95,6 +97,7 @@ class Run:
         self._calls_cut = False
         self._seen: set[int] = set()
         self._stale = 0
+        self._shown: set[str] | None = None  # tools of the turn, where a hook chose them
         self._retries: dict[str, int] = {}
         self._last_text = ""
 
@@ -174,7 +177,12 @@ class Run:
         sink = self._sink
         said = _Said()
         end: TurnEnd | None = None
-        stream = self._setup.model.stream(self._request(limits))
+        hooks = self._setup.hooks
+        request = self._request(limits)
+        if hooks.before_turn is not None:
+            request = await settled(hooks.before_turn(request), TurnRequest, "before_turn")
+            self._shown = {tool.name for tool in request.tools}
+        stream = self._setup.model.stream(request)
         try:
             async for event in stream:
                 if end is not None:
@@ -194,6 +202,8 @@ class Run:
         if end.reason == "cancelled":
             raise ModelError("the model's turn was cancelled, and not by this run. Was the engine closed?")
         message = said.message()
+        if hooks.after_turn is not None:
+            await settled(hooks.after_turn(message), type(None), "after_turn")
         self._usage += end.usage
         self._timings += end.timings
         self._last_text = message.text
@@ -253,7 +263,7 @@ class Run:
         self._sink.put(ToolStarted(call))
         await self._sink.drained()
         context = RunContext(self._setup.deps, call, self._turns, self._transcript.messages)
-        outcome = await self._setup.tools.call(call, context)
+        outcome = await self._outcome(call, context)
         spans.append((outcome.started, outcome.ended))
         result = results[call.id] = self._observed(call, outcome)
         finished = ToolFinished(call, result, outcome.seconds, outcome.error)
@@ -262,6 +272,23 @@ class Run:
         self._sink.put(finished)
         if outcome.bug and outcome.error is not None and self._setup.on_tool_error == "raise":
             raise outcome.error
+
+    async def _outcome(self, call: ToolCall, context: RunContext[Any]) -> ToolOutcome:
+        """The call run, or what a hook put in its place."""
+        hooks = self._setup.hooks
+        if self._shown is not None and call.name not in self._shown:
+            names = ", ".join(sorted(self._shown)) or "none"
+            text = f"There is no tool named {call.name!r} now. The tools are: {names}."
+            return ToolOutcome(ToolResult(call.id, call.name, text, "unknown_tool"))
+        if hooks.before_call is not None:
+            said = await settled(hooks.before_call(call, context), (str, type(None)), "before_call")
+            if said is not None:
+                return ToolOutcome(ToolResult(call.id, call.name, said, "denied"))
+        outcome = await self._setup.tools.call(call, context)
+        if hooks.after_call is not None:
+            result = await settled(hooks.after_call(call, outcome.result), ToolResult, "after_call")
+            outcome = replace(outcome, result=replace(result, call_id=call.id, name=call.name))
+        return outcome
 
     def _denied(self, call: ToolCall, limits: Limits) -> ToolResult:
         self._calls_cut = self._calls_cut or limits.max_calls == self._calls

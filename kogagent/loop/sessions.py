@@ -26,13 +26,13 @@ _MIGRATIONS: Final = (
         id TEXT PRIMARY KEY,
         created TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
         parent TEXT
-    ) STRICT;
+    );
     CREATE TABLE messages (
         session TEXT NOT NULL REFERENCES sessions (id) ON DELETE CASCADE,
         at INTEGER NOT NULL,
         message TEXT NOT NULL,
         PRIMARY KEY (session, at)
-    ) STRICT, WITHOUT ROWID;
+    ) WITHOUT ROWID;
     """,
 )
 _BUSY_MS = 10_000  # another process writes: commits take well under a millisecond
@@ -151,7 +151,7 @@ class SessionStore:
                 raise InputError(
                     f"{self._path} has version {version}, this package knows {len(_MIGRATIONS)}: update it"
                 )
-            if version == 0 and self._db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
+            if version == 0 and self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
                 raise InputError(f"{self._path} is a database of something else. Pass another path.")
             for step in _MIGRATIONS[version:]:
                 for statement in step.split(";"):

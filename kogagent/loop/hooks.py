@@ -1,0 +1,47 @@
+"""Functions that look into a run and may change or stop it. Knows values only."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, fields
+from typing import Any, TypeAlias, TypeVar
+
+from kogagent.errors import InputError
+from kogagent.loop.protocols import TurnRequest
+from kogagent.types import AssistantMessage, RunContext, ToolCall, ToolResult
+
+T = TypeVar("T")
+MaybeAwaitable: TypeAlias = T | Awaitable[T]
+
+
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    """Each is a function, sync or async, or None. An exception of one ends the run and reaches its caller.
+
+    before_turn: gets the request of a turn, gives the one to make: fewer tools, another budget, a shorter
+        history. A tool it takes out cannot be called in that turn.
+    after_turn: gets what the model said, before any of it is acted on; raises to stop the run.
+    before_call: gets a call and its context; None runs it, a text is what the model reads instead.
+    after_call: gets a call and its result, gives the result the model shall read.
+    """
+
+    before_turn: Callable[[TurnRequest], MaybeAwaitable[TurnRequest]] | None = None
+    after_turn: Callable[[AssistantMessage], MaybeAwaitable[None]] | None = None
+    before_call: Callable[[ToolCall, RunContext[Any]], MaybeAwaitable[str | None]] | None = None
+    after_call: Callable[[ToolCall, ToolResult], MaybeAwaitable[ToolResult]] | None = None
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            hook = getattr(self, field.name)
+            if hook is not None and not callable(hook):
+                raise InputError(f"Hooks.{field.name}={hook!r} must be a function or None")
+
+
+async def settled(value: MaybeAwaitable[T], kind: type[T] | tuple[type, ...], hook: str) -> T:
+    """What a hook gave, awaited where it must be. Raises InputError for what the loop cannot use."""
+    got: Any = await value if inspect.isawaitable(value) else value
+    if not isinstance(got, kind):
+        raise InputError(f"the hook {hook} gave {got!r}; see kogagent.Hooks for what it must give")
+    given: T = got
+    return given
