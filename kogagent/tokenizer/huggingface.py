@@ -47,6 +47,12 @@ def read_directory(path: Path) -> Source:
                 f"{core.token_to_id(token.name)}. Ids of added tokens must have no gap: save it again."
             )
     settings = _optional(path / "tokenizer_config.json")
+    for id, entry in (settings.get("added_tokens_decoder") or {}).items():
+        if core.token_to_id(entry["content"]) != int(id):
+            raise ConfigError(
+                f"{path}: tokenizer_config.json adds {entry['content']!r} as id {id}, which tokenizer.json "
+                "does not know. Save the tokenizer again with transformers."
+            )
     names = _names(_optional(path / "special_tokens_map.json")) | _names(settings)
     ids = {token.name: token.id for token in added}
 

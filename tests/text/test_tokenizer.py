@@ -515,6 +515,11 @@ def test_a_directory_with_broken_files_names_the_file(tmp_path: Path) -> None:
     (path / "generation_config.json").write_text("[1]")
     with pytest.raises(ConfigError, match="must hold a JSON object, not list"):
         Tokenizer.load(path)
+    (path / "generation_config.json").unlink()
+    (path / "tokenizer_config.json").write_text('{"added_tokens_decoder": {"999": {"content": "<x>"}}}')
+    with pytest.raises(ConfigError, match=r"adds '<x>' as id 999, which tokenizer\.json does not know"):
+        Tokenizer.load(path)
+    (path / "tokenizer_config.json").unlink()
     (path / "generation_config.json").write_bytes(b"\xff")
     with pytest.raises(ConfigError, match=r"generation_config\.json: cannot be read"):
         Tokenizer.load(path)
