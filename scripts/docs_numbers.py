@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-FIGURE = re.compile(r"<!--fig (\S+) (\S+) (\S+) (\S+) (\S+)-->(.*?)<!--/fig-->", re.DOTALL)
+FIGURE = re.compile(r"<!--fig (\S+) (\S+) (\S+) (\S+) (\S+?)-->(.*?)<!--/fig-->", re.DOTALL)
 
 
 def newest(
