@@ -201,14 +201,14 @@ def compile_records(
         return once
 
     few = [t for t in sets if len(t) <= 4][:150]
-    many = [t for t in sets if 18 <= len(t) <= 22][:60]
+    many = [t for t in sets if 5 <= len(t) <= 22][:60]
     runs = {
         "tools1-4/p50": run(few, 0.5),
         "tools1-4/p95": run(few, 0.95),
         f"tools{len(all_tools)}": run([all_tools], 0.5),
     }
     if many:
-        runs |= {"tools18-22/p50": run(many, 0.5), "tools18-22/p95": run(many, 0.95)}
+        runs |= {"tools5-22/p50": run(many, 0.5), "tools5-22/p95": run(many, 0.95)}
     figures = interleave(runs)
     return [
         make_record("grammar", f"compile/{name}", "host", "ms", figure) for name, figure in figures.items()
