@@ -93,39 +93,37 @@ class Packer:
                     return ids
 
 
-AHEAD = 16  # shards that may wait for use
-_packer: Packer | None = None
+AHEAD = 3  # shards a worker may have waiting
 
 
-def _start(config: DataConfig) -> None:
-    global _packer
-    _packer = Packer(config)
-
-
-def _make(index: int) -> Ids:
-    assert _packer is not None
-    return _packer.shard(index)
+def _work(config: DataConfig, numbers: range, out: Any) -> None:
+    packer = Packer(config)
+    for i in numbers:
+        out.put(packer.shard(i))
 
 
 def shards(config: DataConfig, workers: int, first: int, count: int) -> Iterator[Ids]:
-    """Shards first .. first+count-1 in order, made by `workers` processes ahead of use (0: here)."""
+    """Shards first .. first+count-1 in order. Worker w of n makes every n-th ahead of use; 0 workers: here."""
+    numbers = range(first, first + count)
     if workers == 0:
         packer = Packer(config)
-        yield from (packer.shard(i) for i in range(first, first + count))
+        yield from (packer.shard(i) for i in numbers)
         return
     # forked before the device is touched: nothing is imported twice
     context = multiprocessing.get_context("fork")
-    room = context.Semaphore(AHEAD + workers)
-
-    def numbers() -> Iterator[int]:
-        for i in range(first, first + count):
-            room.acquire()
-            yield i
-
-    with context.Pool(workers, _start, (config,)) as pool:
-        for shard in pool.imap(_make, numbers()):
-            yield shard
-            room.release()
+    queues = [context.Queue(AHEAD) for _ in range(workers)]
+    team = [
+        context.Process(target=_work, args=(config, numbers[w::workers], queues[w]), daemon=True)
+        for w in range(workers)
+    ]
+    for process in team:
+        process.start()
+    try:
+        for i in range(count):
+            yield queues[i % workers].get()
+    finally:
+        for process in team:
+            process.kill()
 
 
 def prose_ids(prose: Path, tokenizer: Any) -> Ids:
