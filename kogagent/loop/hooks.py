@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, fields
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, cast
 
 from kogagent.errors import InputError
 from kogagent.loop.protocols import TurnRequest
@@ -43,5 +43,4 @@ async def settled(value: MaybeAwaitable[T], kind: type[T] | tuple[type, ...], ho
     got: Any = await value if inspect.isawaitable(value) else value
     if not isinstance(got, kind):
         raise InputError(f"the hook {hook} gave {got!r}; see kogagent.Hooks for what it must give")
-    given: T = got
-    return given
+    return cast(T, got)

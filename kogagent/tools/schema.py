@@ -112,11 +112,13 @@ def of_function(
                 path=f"/properties/{name}",
             )
         if hint is inspect.Parameter.empty:
-            raise SchemaError(
-                f"{where} has no type. Annotate it, with typing.Any if any JSON value will do.",
-                tool=tool,
-                path=f"/properties/{name}",
-            )
+            if name == "cls":
+                advice = "Write @tool above @classmethod."
+            elif name == "self":
+                advice = "Write @tool in the class, or pass the bound method."
+            else:
+                advice = "Annotate it, with typing.Any if any JSON value will do."
+            raise SchemaError(f"{where} has no type. {advice}", tool=tool, path=f"/properties/{name}")
         if _is_context(hint):
             if context:
                 raise SchemaError(f"{where} is a second RunContext. Keep one.", tool=tool)

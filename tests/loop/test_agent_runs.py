@@ -233,6 +233,13 @@ async def test_deps_reach_tools_and_instructions() -> None:
     assert tool_texts(result) == ["Ada in turn 1 after 3 messages"]
 
 
+async def test_instructions_are_asked_for_once_a_run_so_that_the_prefix_stays() -> None:
+    times = iter(range(100))
+    model = ScriptedModel(call("ls"), call("ls", path="x"), "x")
+    await Agent(model, [ls], instructions=lambda deps: f"It is {next(times)} o'clock.").run("go")
+    assert {request.messages[0] for request in model.requests} == {SystemMessage("It is 0 o'clock.")}
+
+
 async def test_async_instructions_are_awaited_and_bad_ones_refused() -> None:
     async def instructions(deps: Any) -> str:
         return "async"

@@ -452,6 +452,20 @@ def test_a_type_nobody_knows_is_an_error_that_names_it() -> None:
         tool(f)
 
 
+def test_decorators_in_the_wrong_order_are_refused_with_the_right_one() -> None:
+    with pytest.raises(SchemaError, match="@tool above @classmethod"):
+
+        class Kit:
+            @classmethod
+            @tool
+            def f(cls, a: int) -> None: ...
+
+    def loose(self, a: int) -> None: ...  # type: ignore[no-untyped-def]
+
+    with pytest.raises(SchemaError, match="bound method"):
+        tool(loose)
+
+
 def test_a_set_of_tools_has_a_fixed_order() -> None:
     def alpha() -> None: ...
     def beta() -> None: ...
