@@ -215,7 +215,7 @@ class Monokernel:
         for name, offset in layout.offsets.items():
             p[f"off_{name}"] = offset
         for i, shape in enumerate(layout.shapes):
-            for field in ("tiles", "part_tiles", "parts", "per_stage"):
+            for field in ("tiles", "part_tiles", "parts", "per_stage", "warps"):
                 p["shape"][field][0, i] = getattr(shape, field)
 
     @property

@@ -33,7 +33,7 @@ BATCH_UNITS = 8
 MAX_STAGES = 24
 MAX_SPLITS = 32
 HEAD_SCRATCH = 8256
-MISC = 648
+MISC = 688
 DIRECT_COMBINE_CELLS = 1536
 PHASES = ("qkv", "out", "gate_up", "down", "head")
 
@@ -46,6 +46,7 @@ class Shape:
     part_tiles: int
     parts: int
     per_stage: int
+    warps: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +158,7 @@ def plan(
         "x": max(width * x_stride * 2, attend, HEAD_SCRATCH),
         "red": 2 * BATCH_UNITS * ROWS * WARPS * width * 4,
         "stream": width * max_dim_rows * 4,
-        "late": width * max_dim_rows * 4,
+        "late": 2 * width * max_dim_rows * 4,
         "logits": max_head_rows * 4,
         "z": max_head_rows * 4,
         "rope": width * h * 4,
@@ -210,10 +211,15 @@ def plan(
 
 
 def _shape(tiles: int, stage_tiles: int) -> Shape:
-    if tiles <= stage_tiles:
-        return Shape(tiles, tiles, 1, stage_tiles // tiles)
-    parts = -(-tiles // stage_tiles)
-    return Shape(tiles, -(-tiles // parts), parts, 1)
+    if tiles > stage_tiles:
+        parts = -(-tiles // stage_tiles)
+        return Shape(tiles, -(-tiles // parts), parts, 1, WARPS)
+    per_stage = stage_tiles // tiles
+
+    def rounds(warps: int) -> int:  # loads of the busiest warp over one stage
+        return -(-per_stage * warps // WARPS) * -(-tiles // warps)
+
+    return Shape(tiles, tiles, 1, per_stage, min((1, 2, 4, 8), key=rounds))
 
 
 def _stage(room_tiles: int, tiles: list[int], weights: list[int]) -> tuple[int, int]:

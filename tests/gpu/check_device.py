@@ -84,9 +84,9 @@ def speed(spec, contexts=(512,), n=200, profile=False):
         rate = sorted(best)[len(best) // 2]
         print(f"{spec.name} ctx {c}: {rate:.1f} tok/s {1e6/rate:.1f} us, {rate*(spec.streamed_bytes()+spec.kv_bytes(c))/1e12:.3f} TB/s group {l.group} stage {l.stage_bytes}x{l.stages} splits {l.splits} (build {time.time()-t0:.1f}s)", flush=True)
         if profile:
-            pr = k.profile()[:, :12] / len(out) / 1.755e3
-            names = "gather_x_attn qkv attend combine gather_x_mlp gate_up gather_h out down head_x head choose".split()
-            print("  us/token mean(max): " + " ".join(f"{m} {pr[:, i].mean():.0f}({pr[:, i].max():.0f})" for i, m in enumerate(names)), flush=True)
+            pr = k.profile() / len(out) / 1.755e3
+            names = {0: "gather_x", 5: "qkv", 12: "attend", 1: "combine", 6: "out", 2: "gather_x2", 7: "gate_up", 3: "gather_h", 8: "down", 4: "head_in", 9: "head", 10: "choose"}
+            print("  us/token min/mean/max: " + " ".join(f"{m} {pr[:, i].min():.0f}/{pr[:, i].mean():.0f}/{pr[:, i].max():.0f}" for i, m in names.items()), flush=True)
     del k, kv, w; torch.cuda.empty_cache()
 
 LLAMA1B = ModelSpec(name="llama-3.2-1b", vocab_size=128256, dim=2048, n_layers=16, n_heads=32, n_kv_heads=8, head_dim=64, ffn_dim=8192, context=8192, tied_head=True, rope_theta=5e5)

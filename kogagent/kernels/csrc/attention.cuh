@@ -27,6 +27,27 @@ __device__ __forceinline__ bool split_has_keys(const Span& s, int split) {
     return ((split - s.first_block) & (p.splits - 1)) < s.blocks;
 }
 
+// Asks for the keys and values that this block's items will read in a layer. One warp.
+__device__ __forceinline__ void prefetch_keys(const Place& me, int layer, int at, int window) {
+    const int lane = threadIdx.x & 31, bytes = KEY_BLOCK * p.head_dim * 2;
+    const Span span = span_of(at, window);
+    for (int item = me.rank; item < p.kv_heads * p.splits; item += p.group) {
+        const int kv_head = item >> p.split_log2, split = item & (p.splits - 1);
+        const int behind = (split - span.first_block) & (p.splits - 1);
+        const int blocks = (span.blocks - behind + p.splits - 1) / p.splits, lines = (bytes + 127) / 128;
+        const size_t head = (size_t)layer * 2 * p.lanes * p.kv_heads + me.lane * p.kv_heads + kv_head;
+        const char* keys = (const char*)p.kv + (head * p.capacity + (size_t)(span.first_block + behind) * KEY_BLOCK) * p.head_dim * 2;
+        const size_t values = (size_t)p.lanes * p.kv_heads * p.capacity * p.head_dim * 2;
+        for (int i = lane; i < blocks * lines; i += 32) {
+            const int block = i / lines;
+            if ((span.first_block + behind + block * p.splits + 1) * KEY_BLOCK > p.capacity) continue;
+            const char* line = keys + (size_t)block * p.splits * bytes + (i - block * lines) * 128;
+            prefetch_line(line);
+            prefetch_line(line + values);
+        }
+    }
+}
+
 // Shared memory of this phase, reused by the next item.
 struct AttentionScratch {
     float* q;      // [W][n_rep][h]
@@ -118,24 +139,76 @@ __device__ void read_qkv(const Place& me, const AttentionScratch& s, const float
     }
 }
 
-// Softmax-weighted values of one split for one row: published as f16 pairs and log2 of the sum.
-template <int W>
-__device__ void attend_split(const Place& me, const AttentionScratch& s, int layer, int w, int at0, int window,
-                             int kv_head, int split, u32 tag) {
-    const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
-    const int h = p.head_dim, rep = p.heads / p.kv_heads;
-    const int at = at0 + w;
+// How the threads of a warp share keys, and which keys of a split one row sees.
+struct SplitPlan {
+    int lanes_log2;  // threads that share one key, log2
+    int sub, d;      // this thread's key of a group; its first dimension
+    bool active;     // it has dimensions
+    int first, blocks, first_key, at;
+};
+__device__ __forceinline__ SplitPlan split_plan(int at, int window, int split) {
+    SplitPlan s;
+    const int lane = threadIdx.x & 31;
+    s.lanes_log2 = 0;
+    while ((8 << s.lanes_log2) < p.head_dim) s.lanes_log2++;
+    s.sub = lane >> s.lanes_log2;
+    s.d = (lane & ((1 << s.lanes_log2) - 1)) * 8;
+    s.active = s.d < p.head_dim;
     const Span span = span_of(at, window);
     const int behind = (split - span.first_block) & (p.splits - 1);
-    const int first = span.first_block + behind;
-    const int blocks = (span.blocks - behind + p.splits - 1) / p.splits;
-    int threads = 1;  // that share one key
-    while (threads * 8 < h) threads *= 2;
-    const int keys = 32 / threads, sub = lane / threads, d = (lane % threads) * 8;
-    const bool active = d < h;
-    const size_t head = (size_t)layer * 2 * p.lanes * p.kv_heads + me.lane * p.kv_heads + kv_head;
-    const char* k_cache = (const char*)p.kv + head * p.capacity * h * 2;
-    const char* v_cache = k_cache + (size_t)p.lanes * p.kv_heads * p.capacity * h * 2;
+    s.first = span.first_block + behind;
+    s.blocks = (span.blocks - behind + p.splits - 1) >> p.split_log2;
+    s.first_key = span.first_key;
+    s.at = at;
+    return s;
+}
+
+// Keys and values in flight: LOADS a thread.
+struct Keys {
+    uint4 k[LOADS], v[LOADS];
+    bool seen[LOADS];
+};
+__device__ __forceinline__ int key_of(const SplitPlan& s, int base, int u) {
+    const int warp = threadIdx.x >> 5;
+    const int j = base + (((warp * LOADS + u) << 5) >> s.lanes_log2) + s.sub;
+    const int key = (s.first + (j / KEY_BLOCK << p.split_log2)) * KEY_BLOCK + j % KEY_BLOCK;
+    return j < s.blocks * KEY_BLOCK && key >= s.first_key && key <= s.at ? key : -1;
+}
+// Those that came before this step, from the cache; may run before the step's own q, k and v are there.
+__device__ __forceinline__ void fetch_old(Keys& f, const SplitPlan& s, const char* keys, size_t values, int base, int at0) {
+#pragma unroll
+    for (int u = 0; u < LOADS; u++) {
+        const int key = key_of(s, base, u);
+        f.seen[u] = key >= 0;
+        f.k[u] = f.v[u] = make_uint4(0, 0, 0, 0);
+        if (key >= 0 && key < at0 && s.active) {
+            const char* from = keys + ((size_t)key * p.head_dim + s.d) * 2;
+            f.k[u] = *(const uint4*)from;
+            f.v[u] = *(const uint4*)(from + values);
+        }
+    }
+}
+// Those of this step, from shared memory.
+__device__ __forceinline__ void fetch_fresh(Keys& f, const SplitPlan& s, const u32* fresh, int base, int at0) {
+#pragma unroll
+    for (int u = 0; u < LOADS; u++) {
+        const int key = key_of(s, base, u);
+        if (key >= at0 && s.active) {
+            const char* from = (const char*)(fresh + (key - at0) * p.head_dim) + s.d * 2;
+            f.k[u] = *(const uint4*)from;
+            f.v[u] = *(const uint4*)(from + p.head_dim * 2);
+        }
+    }
+}
+
+// Softmax-weighted values of one split for one row: published as f16 pairs and log2 of the sum. `f` holds the
+// first old keys.
+template <int W>
+__device__ __forceinline__ void attend_split(const Place& me, const AttentionScratch& s, const SplitPlan& plan, Keys& f, const char* keys,
+                                             size_t values, int w, int at0, int kv_head, int split, u32 tag) {
+    const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
+    const int h = p.head_dim, rep = p.heads / p.kv_heads, d = plan.d, threads = 1 << plan.lanes_log2;
+    const int step = WARPS * LOADS * (32 >> plan.lanes_log2);
     for (int r0 = 0; r0 < rep; r0 += HEADS_AT_ONCE) {
         const int n = min(HEADS_AT_ONCE, rep - r0);
         float m[HEADS_AT_ONCE], l[HEADS_AT_ONCE], acc[HEADS_AT_ONCE][8];
@@ -146,48 +219,33 @@ __device__ void attend_split(const Place& me, const AttentionScratch& s, int lay
 #pragma unroll
             for (int e = 0; e < 8; e++) acc[r][e] = 0;
         }
-        const int step = WARPS * keys * LOADS;
-        for (int base = 0; base < blocks * KEY_BLOCK; base += step) {
-            uint4 kk[LOADS], vv[LOADS];
-            bool seen[LOADS];
-#pragma unroll
-            for (int u = 0; u < LOADS; u++) {
-                const int j = base + (warp * LOADS + u) * keys + sub;
-                const int key = (first + (j / KEY_BLOCK) * p.splits) * KEY_BLOCK + j % KEY_BLOCK;
-                seen[u] = j < blocks * KEY_BLOCK && key >= span.first_key && key <= at;
-                kk[u] = vv[u] = make_uint4(0, 0, 0, 0);
-                if (seen[u] && active) {
-                    const char *kp, *vp;
-                    if (key >= at0) {  // came with this step
-                        kp = (const char*)(s.fresh + ((key - at0) * 2) * (h / 2)) + d * 2;
-                        vp = kp + h * 2;
-                    } else {
-                        kp = k_cache + ((size_t)key * h + d) * 2;
-                        vp = v_cache + ((size_t)key * h + d) * 2;
-                    }
-                    kk[u] = *(const uint4*)kp;
-                    vv[u] = *(const uint4*)vp;
-                }
-            }
+        for (int base = 0; base < plan.blocks * KEY_BLOCK; base += step) {
+            if (base > 0 || r0 > 0) fetch_old(f, plan, keys, values, base, at0);
+            fetch_fresh(f, plan, s.fresh, base, at0);
 #pragma unroll
             for (int r = 0; r < HEADS_AT_ONCE; r++) {
                 if (r >= n) break;
                 float score[LOADS];
                 const float* qp = s.q + (w * rep + r0 + r) * h + d;
                 float4 q0 = make_float4(0, 0, 0, 0), q1 = q0;
-                if (active) {
+                if (plan.active) {
                     q0 = *(const float4*)qp;
                     q1 = *(const float4*)(qp + 4);
                 }
+#pragma unroll
+                for (int u = 0; u < LOADS; u++) {
+                    const float2 k0 = unpack_halves(f.k[u].x), k1 = unpack_halves(f.k[u].y), k2 = unpack_halves(f.k[u].z),
+                                 k3 = unpack_halves(f.k[u].w);
+                    score[u] = q0.x * k0.x + q0.y * k0.y + q0.z * k1.x + q0.w * k1.y + q1.x * k2.x + q1.y * k2.y + q1.z * k3.x +
+                               q1.w * k3.y;
+                }
+                for (int o = threads >> 1; o; o >>= 1)
+#pragma unroll
+                    for (int u = 0; u < LOADS; u++) score[u] += __shfl_xor_sync(~0u, score[u], o);
                 float top = m[r];
 #pragma unroll
                 for (int u = 0; u < LOADS; u++) {
-                    float2 k0 = unpack_halves(kk[u].x), k1 = unpack_halves(kk[u].y), k2 = unpack_halves(kk[u].z),
-                           k3 = unpack_halves(kk[u].w);
-                    float x = q0.x * k0.x + q0.y * k0.y + q0.z * k1.x + q0.w * k1.y + q1.x * k2.x + q1.y * k2.y + q1.z * k3.x +
-                              q1.w * k3.y;
-                    for (int o = threads >> 1; o; o >>= 1) x += __shfl_xor_sync(~0u, x, o);
-                    score[u] = seen[u] ? x : -INFINITY;
+                    if (!f.seen[u]) score[u] = -INFINITY;
                     top = fmaxf(top, score[u]);
                 }
                 if (top == -INFINITY) continue;
@@ -199,8 +257,8 @@ __device__ void attend_split(const Place& me, const AttentionScratch& s, int lay
 #pragma unroll
                 for (int u = 0; u < LOADS; u++) {
                     const float weight = exp2_fast(score[u] - top);
-                    float2 v0 = unpack_halves(vv[u].x), v1 = unpack_halves(vv[u].y), v2 = unpack_halves(vv[u].z),
-                           v3 = unpack_halves(vv[u].w);
+                    const float2 v0 = unpack_halves(f.v[u].x), v1 = unpack_halves(f.v[u].y), v2 = unpack_halves(f.v[u].z),
+                                 v3 = unpack_halves(f.v[u].w);
                     l[r] += weight;
                     acc[r][0] += weight * v0.x;
                     acc[r][1] += weight * v0.y;
@@ -225,7 +283,7 @@ __device__ void attend_split(const Place& me, const AttentionScratch& s, int lay
 #pragma unroll
                 for (int e = 0; e < 8; e++) acc[r][e] = acc[r][e] * a + __shfl_xor_sync(~0u, acc[r][e], o) * b;
             }
-            if (sub == 0 && active) {
+            if (plan.sub == 0 && plan.active) {
                 float* to = s.sums + (warp * HEADS_AT_ONCE + r) * h + d;
                 *(float4*)to = make_float4(acc[r][0], acc[r][1], acc[r][2], acc[r][3]);
                 *(float4*)(to + 4) = make_float4(acc[r][4], acc[r][5], acc[r][6], acc[r][7]);
@@ -234,7 +292,7 @@ __device__ void attend_split(const Place& me, const AttentionScratch& s, int lay
         }
         sync_consumers();
         for (int i = threadIdx.x; i < n * (h / 2); i += THREADS) {
-            const int r = i / (h / 2), pair = i % (h / 2);
+            const int r = i / (h / 2), pair = i - r * (h / 2);
             float top = -INFINITY, sum = 0, x = 0, y = 0;
 #pragma unroll
             for (int v = 0; v < WARPS; v++) top = fmaxf(top, s.stats[v * HEADS_AT_ONCE + r].x);
@@ -261,13 +319,24 @@ template <int W>
 __device__ __noinline__ void attend(const Place& me, char* scratch, const float2* rope, int layer, int rows,
                        int at0, int window, u32 tag) {
     const AttentionScratch s = attention_scratch(scratch, rows);
+    const size_t values = (size_t)p.lanes * p.kv_heads * p.capacity * p.head_dim * 2;
     for (int item = me.rank; item < p.kv_heads * p.splits; item += p.group) {
         const int kv_head = item >> p.split_log2, split = item & (p.splits - 1);
+        const size_t head = (size_t)layer * 2 * p.lanes * p.kv_heads + me.lane * p.kv_heads + kv_head;
+        const char* keys = (const char*)p.kv + head * p.capacity * p.head_dim * 2;
+        Keys f;
+        SplitPlan plan = split_plan(at0, window, split);
+        fetch_old(f, plan, keys, values, 0, at0);
         read_qkv<W>(me, s, rope, layer, rows, at0, window, kv_head, split, tag);
         sync_consumers();
-        for (int w = 0; w < rows; w++)
-            if (split_has_keys(span_of(at0 + w, window), split))
-                attend_split<W>(me, s, layer, w, at0, window, kv_head, split, tag);
+        for (int w = 0; w < rows; w++) {
+            if (!split_has_keys(span_of(at0 + w, window), split)) continue;
+            if (w > 0) {
+                plan = split_plan(at0 + w, window, split);
+                fetch_old(f, plan, keys, values, 0, at0);
+            }
+            attend_split<W>(me, s, plan, f, keys, values, w, at0, kv_head, split, tag);
+        }
         sync_consumers();
     }
 }

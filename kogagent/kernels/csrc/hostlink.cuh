@@ -19,11 +19,3 @@ __device__ __forceinline__ void emit_token(int index, int id, float logprob, u32
     store_word_to_host(to + 1, tagged(__float_as_uint(logprob), p.epoch));
     store_word_to_host(to, tagged((u32)id & 0xffffffu | reason << 24, p.epoch));
 }
-
-// One thread of block 0 watches the host's abort word until the block is done.
-__device__ __forceinline__ void watch_host(volatile int* quit, volatile u32* aborted) {
-    while (!*quit) {
-        if (load_from_host((const u32*)p.abort_word) == p.epoch) *aborted = ABORTED;
-        for (int i = 0; i < 10 && !*quit; i++) sleep_briefly();
-    }
-}

@@ -7,6 +7,8 @@ struct Misc {  // shared memory, fixed size
     float squares[8][WARPS];  // [row][warp]
     int quit;
     u32 aborted;
+    int module;  // passes * modules + module that the consumers run
+    u64 late_full[2], late_empty[2];
 };
 
 #ifdef KOGAGENT_PROFILE
@@ -75,32 +77,62 @@ __device__ __forceinline__ float pick(const float (&v)[W], int i) {
     return x;
 }
 
-// What lands late on this block's rows, while the exchange before it is under way. late [W][max_dim_rows].
+// The helper warp: fetches what the consumers would wait for. Late landings into late [2][W][max_dim_rows],
+// double-buffered; keys and values of the next layer into L2; the host's abort word once a pass.
 template <int W>
-__device__ __noinline__ void read_late(const Place& me, int source, float own, float others, float* late, int rows, int dim_first,
-                                       int dim_rows, u32 pass, u32 tag0) {
-    const u64* slot = (const u64*)p.obuf + ((size_t)(pass & 1) * 2 * p.layers + source) * p.lanes * W * p.dim;
-    const u32 tag = tag0 + source;
-    for (int i = threadIdx.x; i < rows * dim_rows; i += THREADS) {
-        const int w = W == 1 ? 0 : i / dim_rows, row = i - w * dim_rows;
-        const u64* from = slot + (size_t)w * p.dim + dim_first + row;
-        float sum = 0;
-        for (int j0 = 0; j0 < p.lanes; j0 += 8) {
-            u64 v[8];
-#pragma unroll
-            for (int j = 0; j < 8; j++)
-                if (j0 + j < p.lanes) v[j] = load_word(from + (size_t)(j0 + j) * W * p.dim);
-#pragma unroll
-            for (int j = 0; j < 8; j++) {
-                if (j0 + j >= p.lanes) continue;
-                const float k = j0 + j == me.lane ? own : others;
-                if (k == 0.0f) continue;
-                u32 bits = (u32)v[j];
-                if (tag_of(v[j]) != tag) bits = poll_word(from + (size_t)(j0 + j) * W * p.dim, tag, WAIT_LANES, j0 + j);
-                sum += k * __uint_as_float(bits);
+__device__ void help(Misc& misc, float* late, const u32* schedule) {
+    const int lane = threadIdx.x & 31, modules = 2 * p.layers;
+    const Place me = {(int)blockIdx.x / p.group, (int)blockIdx.x % p.group};
+    const int dim_first = (int)(schedule[1] >> 16) * 8, dim_rows = (int)(schedule[1] & 0xffff) * 8;
+    volatile int* quit = &misc.quit;
+    int fed = 0, at0 = p.position, used = 0;
+    for (u32 pass = 0; !*quit; pass++) {
+        const int rows = fed < p.n_pending ? min(W, p.n_pending - fed) : 1;
+        if (fed < p.n_pending) fed += rows;
+        const u32 tag0 = p.tag_base + pass * (modules + 64);
+        if (blockIdx.x == 0 && lane == 0 && load_from_host((const u32*)p.abort_word) == p.epoch) *(volatile u32*)&misc.aborted = ABORTED;
+        for (int module = 0; module < modules && !*quit; module++) {
+            const Step step = ((const Step*)p.steps)[module];
+            if ((module & 1) == 0) {
+                // not sooner than the consumers run the MLP before it: L2 holds a few layers' keys, not all
+                const int start = (int)pass * modules + module - 1;
+                while (*(volatile int*)&misc.module < start && !*quit) sleep_briefly();
+                prefetch_keys(me, module / 2, at0 + rows - 1, step.window);
             }
+            if (step.late < 0 || !dim_rows) continue;
+            float* to = late + (used & 1) * W * p.max_dim_rows;
+            while (!barrier_try(misc.late_empty + (used & 1), ((used >> 1) & 1) ^ 1))
+                if (*quit) return;
+            const u64* slot = (const u64*)p.obuf + ((size_t)(pass & 1) * modules + step.late) * p.lanes * W * p.dim;
+            const u32 tag = tag0 + step.late;
+            for (int i = lane; i < rows * dim_rows; i += 32) {
+                const int w = W == 1 ? 0 : i / dim_rows, row = i - w * dim_rows;
+                const u64* from = slot + (size_t)w * p.dim + dim_first + row;
+                float sum = 0;
+                for (int j0 = 0; j0 < p.lanes; j0 += 8) {
+                    u64 v[8];
+#pragma unroll
+                    for (int j = 0; j < 8; j++)
+                        if (j0 + j < p.lanes) v[j] = load_word(from + (size_t)(j0 + j) * W * p.dim);
+#pragma unroll
+                    for (int j = 0; j < 8; j++) {
+                        if (j0 + j >= p.lanes) continue;
+                        const float k = j0 + j == me.lane ? step.late_own : step.late_others;
+                        if (k == 0.0f) continue;
+                        while (tag_of(v[j]) != tag) {
+                            if (*quit) return;
+                            v[j] = load_word(from + (size_t)(j0 + j) * W * p.dim);
+                        }
+                        sum += k * __uint_as_float((u32)v[j]);
+                    }
+                }
+                to[w * p.max_dim_rows + row] = sum;
+            }
+            __syncwarp();
+            if (lane == 0) barrier_arrive(misc.late_full + (used & 1));
+            used++;
         }
-        late[w * p.max_dim_rows + row] = sum;
+        at0 += rows;
     }
 }
 
@@ -215,7 +247,7 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
     const int dim_first = (int)(schedule[1] >> 16) * 8, dim_rows = (int)(schedule[1] & 0xffff) * 8;
     Cursor cursor = {ring, 0};
     float scale[W], inverse[W];  // of the published stream; of its norm
-    int at0 = p.position, sampled = 0, fed = 0, token = 0;
+    int at0 = p.position, sampled = 0, fed = 0, token = 0, landed = 0;
 #ifdef KOGAGENT_PROFILE
     long long cycles[16] = {}, mark = clock64();
 #endif
@@ -239,6 +271,7 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
             // ── the input of the phase, in x ──
             if (kind == 0 || kind == 2) {
                 step = ((const Step*)p.steps)[module];
+                if (tid == 0) *(volatile int*)&misc.module = (int)pass * modules + module;
                 if (module > 0) gather_stream<W>(me, x, misc, 0, rows, (module - 1) & 1, tag - 1);
 #pragma unroll
                 for (int w = 0; w < W; w++)
@@ -253,8 +286,6 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
 #pragma unroll
                 for (int w = 0; w < W; w++)
                     if (w < rows) scale[w] *= inverse[w];
-                if (units && step.late >= 0)
-                    read_late<W>(me, step.late, step.late_own, step.late_others, late, rows, dim_first, dim_rows, pass, tag0);
                 if (kind == 1)
                     combine<W>(me, x, rows, at0, step.window, units > 0, tag);
                 else if (units)
@@ -263,27 +294,35 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
                     sync_consumers();
             }
             MARK(kind);
+            const int warps = p.shape[kind].warps;
+            const bool lands = (kind & 1) && units && step.late >= 0;
+            const float* landing = late + (landed & 1) * W * p.max_dim_rows;
+            if (lands) {
+                u32 spins = 0;
+                while (!barrier_try(misc.late_full + (landed & 1), (landed >> 1) & 1))
+                    if (give_up(spins, WAIT_LANES, step.late, tag0 + step.late, 0)) break;
+            }
             multiply<W>(cursor, kind, units, x, red, [&](int u0, int n, const float* partial) {
                 if (kind == 0) {  // q, k and v to the blocks that attend
                     const float* bias = p.bias ? (const float*)p.bias + (size_t)(layer * p.lanes + me.lane) * p.qkv_rows : nullptr;
                     for (int i = tid; i < rows * n * 8; i += THREADS) {
                         const int w = W == 1 ? 0 : i / (n * 8), local = i - w * n * 8, row = first + u0 * 8 + local;
-                        const float y = row_sum<W>(partial, local, w) * pick<W>(inverse, w) + (bias ? bias[row] : 0.0f);
+                        const float y = row_sum<W>(partial, local, w, warps) * pick<W>(inverse, w) + (bias ? bias[row] : 0.0f);
                         store_word((u64*)p.qbuf + (size_t)(me.lane * W + w) * p.qkv_rows + row, tagged(__float_as_uint(y), tag));
                     }
                 } else if (kind == 2) {  // hidden values, two from four rows
                     for (int i = tid; i < rows * n * 2; i += THREADS) {
                         const int w = W == 1 ? 0 : i / (n * 2), pair = i - w * n * 2;
                         const float k = pick<W>(inverse, w);
-                        const float g0 = row_sum<W>(partial, 4 * pair, w) * k, v0 = row_sum<W>(partial, 4 * pair + 1, w) * k;
-                        const float g1 = row_sum<W>(partial, 4 * pair + 2, w) * k, v1 = row_sum<W>(partial, 4 * pair + 3, w) * k;
+                        const float g0 = row_sum<W>(partial, 4 * pair, w, warps) * k, v0 = row_sum<W>(partial, 4 * pair + 1, w, warps) * k;
+                        const float g1 = row_sum<W>(partial, 4 * pair + 2, w, warps) * k, v1 = row_sum<W>(partial, 4 * pair + 3, w, warps) * k;
                         u64* to = (u64*)p.hbuf + (size_t)(me.lane * W + w) * (p.ffn / 2) + first / 4 + u0 * 2 + pair;
                         store_word(to, tagged(pack_halves(silu(g0) * v0, silu(g1) * v1), tag));
                     }
                 } else if (kind == 4) {
                     for (int i = tid; i < n * 8; i += THREADS) {
                         const int row = first + u0 * 8 + i;
-                        const float y = row < p.head_rows ? row_sum<W>(partial, i, 0) * head_inverse : -INFINITY;
+                        const float y = row < p.head_rows ? row_sum<W>(partial, i, 0, warps) * head_inverse : -INFINITY;
                         logits[u0 * 8 + i] = y;
                         if (p.logits_out && row < p.head_rows) ((float*)p.logits_out)[(p.head_grid ? 0 : me.lane * p.head_rows) + row] = y;
                     }
@@ -293,16 +332,16 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
                         const int w = W == 1 ? 0 : i / (n * 4), pair = i - w * n * 4;
                         const int local = u0 * 8 + 2 * pair, row = dim_first + local;
                         float* s = stream + w * p.max_dim_rows + local;
-                        const float o0 = row_sum<W>(partial, 2 * pair, w), o1 = row_sum<W>(partial, 2 * pair + 1, w);
+                        const float o0 = row_sum<W>(partial, 2 * pair, w, warps), o1 = row_sum<W>(partial, 2 * pair + 1, w, warps);
                         if (step.sends) {
                             u64* to = slot + ((size_t)me.lane * W + w) * p.dim + row;
                             store_word(to, tagged(__float_as_uint(o0), tag));
                             store_word(to + 1, tagged(__float_as_uint(o1), tag));
                         }
                         float x0 = s[0] + step.own * o0, x1 = s[1] + step.own * o1;
-                        if (step.late >= 0) {
-                            x0 += late[w * p.max_dim_rows + local];
-                            x1 += late[w * p.max_dim_rows + local + 1];
+                        if (lands) {
+                            x0 += landing[w * p.max_dim_rows + local];
+                            x1 += landing[w * p.max_dim_rows + local + 1];
                         }
                         if (step.others != 0.0f) {
                             float y0 = 0, y1 = 0;
@@ -323,6 +362,11 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
                     }
                 }
             });
+            if (lands) {
+                __syncwarp();
+                if ((tid & 31) == 0) barrier_arrive(misc.late_empty + (landed & 1));
+                landed++;
+            }
             MARK(5 + kind);
         }
         if (feeding) fed += rows;
@@ -398,10 +442,15 @@ __device__ void decode(char* sm) {
     u32* schedule = (u32*)(sm + p.off_schedule);
     const int phases = 4 * p.layers + 1;
     if (threadIdx.x == 0) {
-        ring_init(ring);
         misc.quit = gone = 0;
         misc.aborted = 0;
+        misc.module = 0;
+        for (int i = 0; i < 2; i++) {
+            barrier_init(misc.late_full + i, 1);
+            barrier_init(misc.late_empty + i, WARPS);
+        }
         for (int i = 0; i < 4; i++) zeros[i] = 0;
+        ring_init(ring);
     }
     for (int i = threadIdx.x; i < phases; i += blockDim.x) schedule[i] = ((const u32*)p.schedule)[blockIdx.x * phases + i];
     __syncthreads();
@@ -412,8 +461,8 @@ __device__ void decode(char* sm) {
         if (threadIdx.x == 0) *(volatile int*)&misc.quit = 1;
     } else if (warp == WARPS) {
         produce<W>(ring, schedule, &misc.quit);
-    } else if (blockIdx.x == 0 && threadIdx.x == (WARPS + 1) * 32) {
-        watch_host(&misc.quit, &misc.aborted);
+    } else {
+        help<W>(misc, (float*)(sm + p.off_late), schedule);
     }
 }
 

@@ -25,6 +25,7 @@ struct Shape {
     int part_tiles;  // of one stage of the ring, when a unit needs several
     int parts;       // stages a unit needs
     int per_stage;   // units in one stage, when several fit
+    int warps;       // that share one unit's columns: 8, 4, 2 or 1
 };
 
 struct Params {

@@ -78,6 +78,9 @@ __device__ __forceinline__ u32 load_from_host(const u32* p) {
     asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
     return v;
 }
+__device__ __forceinline__ void prefetch_line(const void* address) {
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
+}
 __device__ __forceinline__ u64 nanoseconds() {
     u64 t;
     asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t));
