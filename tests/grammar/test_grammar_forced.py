@@ -132,7 +132,8 @@ class PseudoModel:
 
 
 def decode(grammar: Grammar, model: PseudoModel, *, force: bool, limit: int) -> tuple[list[int], int]:
-    matcher, ids, steps = grammar.start(), [], 0
+    ids: list[int] = []
+    matcher, steps = grammar.start(), 0
     while not matcher.finished and len(ids) < limit:
         run = matcher.forced() if force else ()
         if not run:

@@ -96,7 +96,7 @@ def test_masks_equal_the_oracles_wherever_there_is_a_choice(rng: np.random.Gener
         schema = random_schema(source, depth=2)
         if not comparable(schema):
             continue
-        options = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+        options: Any = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
         theirs = LLMatcher.grammar_from_json_schema(json.dumps(schema), overrides=options)
         if LLMatcher.validate_grammar(theirs, oracle):
             seen["refused by llguidance"] += 1

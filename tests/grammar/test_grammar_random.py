@@ -14,6 +14,7 @@ from grammar_schemas import random_schema, random_walk
 from grammar_vocabularies import byte_vocabulary, smollm
 
 from kogagent.engine.grammar import Bounds, compile_schema
+from kogagent.engine.grammar.automaton import Frame
 from kogagent.errors import ModelError, SchemaError
 
 
@@ -152,8 +153,8 @@ def test_masks_at_every_count_equal_a_walk_token_by_token(rng: np.random.Generat
     for count in range(90):
         flags = np.unpackbits(matcher.mask().view(np.uint8), bitorder="little")
         for i, t in [*tokens, *long]:
-            here: Any = (matcher._state, matcher._frame)
+            here: tuple[int, Frame] | None = (matcher._state, matcher._frame)
             for byte in t:
-                here = here and grammar.automaton.step(*here, byte)
+                here = here and grammar.automaton.step(here[0], here[1], byte)
             assert bool(flags[i]) == (here is not None), (count, t)
         matcher.advance(letter)

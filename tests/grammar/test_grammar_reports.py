@@ -22,12 +22,13 @@ V = byte_vocabulary()
 
 
 def accepts(grammar: Grammar, text: str | bytes) -> bool:
-    here: Any = (grammar.automaton.start, grammar.automaton.frames)
+    state, frame = grammar.automaton.start, grammar.automaton.frames
     for symbol in (*(text.encode() if isinstance(text, str) else text), END):
-        here = grammar.automaton.step(*here, symbol)
-        if here is None:
+        after = grammar.automaton.step(state, frame, symbol)
+        if after is None:
             return False
-    return bool(here[0] == FINISHED)
+        state, frame = after
+    return state == FINISHED
 
 
 def stubborn(grammar: Grammar, wish: bytes, limit: int) -> bytes:

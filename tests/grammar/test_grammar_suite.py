@@ -49,12 +49,13 @@ def texts(value: Any) -> Iterator[str]:
 
 
 def accepts(grammar: Grammar, text: str) -> bool:
-    here: Any = (grammar.automaton.start, grammar.automaton.frames)
+    state, frame = grammar.automaton.start, grammar.automaton.frames
     for symbol in (*text.encode("utf-8", "surrogatepass"), END):
-        here = grammar.automaton.step(*here, symbol)
-        if here is None:
+        after = grammar.automaton.step(state, frame, symbol)
+        if after is None:
             return False
-    return bool(here[0] == FINISHED)
+        state, frame = after
+    return state == FINISHED
 
 
 def cases() -> Path:
