@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
+from kogagent.errors import ConfigError
 from kogagent.tokenizer.names import Names
 from kogagent.tokenizer.tokenizer import check_text
 
@@ -27,9 +28,14 @@ _BACK = re.compile(f"{_ESCAPE}[01]")
 
 
 class Guard:
-    """Marks and unmarks texts for one set of names."""
+    """Marks and unmarks texts for one set of names. ConfigError for a name too short to be marked."""
 
     def __init__(self, names: Names) -> None:
+        if names.single:
+            raise ConfigError(
+                f"the special token {names.single[0]!r} is one character, which any message may hold: messages "
+                "cannot be kept apart from it. Stream from plain strings instead."
+            )
         self._names = names
 
     def text(self, text: str) -> str:

@@ -12,6 +12,9 @@ class Names:
     def __init__(self, names: Iterable[str]) -> None:
         self._names = frozenset(names)
         self._lengths = sorted({len(name) for name in self._names}, reverse=True)
+        self.single = sorted(name for name in self._names if len(name) == 1)
+        """Names of one character: nothing can be put inside them."""
+        self._heads = frozenset(name[:2] for name in self._names)
         firsts = sorted({name[0] for name in self._names})
         self._first = re.compile("[" + "".join(map(re.escape, firsts)) + "]") if firsts else None
         self._prefixes = frozenset(name[:n] for name in self._names for n in range(1, len(name)))
@@ -52,6 +55,8 @@ class Names:
         return (match.start() for match in self._first.finditer(text)) if self._first else iter(())
 
     def _at(self, text: str, start: int) -> str | None:
+        if text[start : start + 2] not in self._heads:
+            return None
         for length in self._lengths:
             piece = text[start : start + length]
             if piece in self._names:

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_tokenizers import (
+    added,
     by_transformers,
     sentencepiece_json,
     smollm2_path,
@@ -599,6 +600,16 @@ def test_bad_templates_and_bad_conversations_are_told_apart(models: dict[str, Mo
         with pytest.raises(ConfigError, match=r"no chat template.*template=…"):
             use(none)
     assert Chat(none, template="{{ messages[0].content }}").render_text([UserMessage("q")]) == "q"
+
+
+def test_a_special_token_of_one_character_is_refused(tmp_path: Path) -> None:
+    whole = train_byte_level(300)
+    last = max(entry["id"] for entry in whole["added_tokens"])
+    whole["added_tokens"].append(added(last + 1, "§", special=True))
+    tokenizer = Tokenizer.load(write_directory(tmp_path, whole))
+    assert tokenizer.decode(tokenizer.encode("§")) == "§"
+    with pytest.raises(ConfigError, match="special token '§' is one character"):
+        Chat(tokenizer, template="{{ messages }}")
 
 
 def test_a_block_that_marks_what_is_trained_on_is_just_its_content(models: dict[str, Model]) -> None:
