@@ -102,9 +102,8 @@ def _work(config: DataConfig, numbers: range, out: Any) -> None:
         out.put(packer.shard(i))
 
 
-def shards(config: DataConfig, workers: int, first: int, count: int) -> Iterator[Ids]:
-    """Shards first .. first+count-1 in order. Worker w of n makes every n-th ahead of use; 0 workers: here."""
-    numbers = range(first, first + count)
+def shards(config: DataConfig, workers: int, numbers: range) -> Iterator[Ids]:
+    """The shards of these numbers in order. Worker w of n makes every n-th ahead of use; 0 workers: here."""
     if workers == 0:
         packer = Packer(config)
         yield from (packer.shard(i) for i in numbers)
@@ -119,7 +118,7 @@ def shards(config: DataConfig, workers: int, first: int, count: int) -> Iterator
     for process in team:
         process.start()
     try:
-        for i in range(count):
+        for i in range(len(numbers)):
             yield queues[i % workers].get()
     finally:
         for process in team:

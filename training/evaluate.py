@@ -64,7 +64,9 @@ async def play(engine: Engine, c: Conversation, plan: int = 0) -> tuple[bool, in
             messages.append(AssistantMessage(text=text, plan=plan_text, calls=tuple(calls)))
             for call in calls:
                 made += 1
-                messages.append(ToolMessage(ToolResult(call.id, call.name, _run(c, call.name, call.arguments))))
+                messages.append(
+                    ToolMessage(ToolResult(call.id, call.name, _run(c, call.name, call.arguments)))
+                )
         return False, made, "(no answer)"
     finally:
         await model.aclose()
@@ -102,7 +104,9 @@ async def play_all(engine: Engine, conversations: list[Conversation], show: int)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("what", choices=["write", "runs"])
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--model", default="laneformer-nano")

@@ -35,17 +35,9 @@ def muon_update(w: Tensor, g: Tensor, momentum: Tensor, lr: Tensor, beta: float,
 class Muon(torch.optim.Optimizer):
     """Orthogonalised momentum per layer and lane."""
 
-    def __init__(
-        self,
-        params: Iterable[Tensor],
-        lr: float,
-        beta: float = 0.95,
-        decay: float = 0.1,
-        compiled: bool = False,
-    ) -> None:
+    def __init__(self, params: Iterable[Tensor], lr: float, beta: float = 0.95, decay: float = 0.1) -> None:
         super().__init__(list(params), {"lr": lr, "beta": beta, "decay": decay})
         self._lr: dict[torch.device, Tensor] = {}  # on the device, so that no step waits for a copy
-        self._update: Any = torch.compile(muon_update, dynamic=False) if compiled else muon_update
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:
@@ -55,4 +47,4 @@ class Muon(torch.optim.Optimizer):
                 if not state:
                     state["momentum"] = torch.zeros_like(w)
                 lr = self._lr.setdefault(w.device, torch.zeros((), device=w.device)).fill_(group["lr"])
-                self._update(w, w.grad, state["momentum"], lr, group["beta"], group["decay"])
+                muon_update(w, w.grad, state["momentum"], lr, group["beta"], group["decay"])
