@@ -33,6 +33,7 @@ def phases(usage: Usage, timings: Timings) -> tuple[Phase, ...]:
         Phase("tool", timings.tool_s),
         Phase("render", timings.render_s),
         Phase("loop", timings.loop_s),
+        Phase("reader", timings.reader_s),  # whoever reads the events: here, printing them
         Phase("whole run", timings.wall_s, usage.completion_tokens),
     )
 
