@@ -23,7 +23,7 @@ REFUSED: list[tuple[Any, str, str]] = [
     ({"type": "string", "maxLength": 2**32}, "", "maxLength"),
     ({"type": "string", "format": "colour"}, "", "format"),
     ({"type": "integer", "minimum": 5, "maximum": 4}, "", "minimum"),
-    ({"type": "integer", "exclusiveMinimum": 3, "exclusiveMaximum": 4}, "", "multipleOf"),
+    ({"type": "integer", "exclusiveMinimum": 3, "exclusiveMaximum": 4}, "", "minimum"),
     ({"type": "integer", "multipleOf": 0}, "", "multipleOf"),
     ({"type": "number", "minimum": float("nan")}, "", "minimum"),
     ({"type": "number", "minimum": "1"}, "", "minimum"),

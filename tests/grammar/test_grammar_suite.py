@@ -147,6 +147,8 @@ OWN: list[tuple[Any, list[Any], list[Any]]] = [
     ),
     ({"type": "string", "format": "date"}, ["2024-02-29", "1999-12-31"], ["2023-02-29", "2024-13-01", "x"]),
     ({"type": "string", "format": "uuid"}, ["2eb8aa08-aa98-11ea-b4aa-73b441d16380"], ["2eb8aa08"]),
+    ({"type": "string", "format": "byte"}, ["", "aGk=", "aGkx"], ["a", "aGk", "a?=="]),
+    ({"type": "string", "format": "path"}, ["", "/tmp/a b"], [1]),
     ({"type": "string", "format": "ipv4"}, ["192.168.0.1"], ["256.1.1.1", "1.2.3"]),
 ]
 

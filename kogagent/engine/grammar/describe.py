@@ -6,7 +6,7 @@ import sys
 from dataclasses import fields
 from pathlib import Path
 
-from kogagent.engine.grammar.formats import FORMATS, NUMBER_FORMATS
+from kogagent.engine.grammar.formats import FORMATS, HINTS, NUMBER_FORMATS
 from kogagent.engine.grammar.keywords import KEYWORDS
 from kogagent.engine.grammar.shapes import Bounds
 
@@ -20,6 +20,7 @@ def keyword_table() -> str:
 def format_table() -> str:
     """Every format, with its expression or its bounds."""
     rows = [f"| `{name}` | string |" for name in sorted(FORMATS)]
+    rows += [f"| `{name}` | string, any: a hint |" for name in sorted(HINTS)]
     for name, bounds in sorted(NUMBER_FORMATS.items()):
         limits = f"{bounds[0]} to {bounds[1]}" if bounds else "no bounds of its own"
         rows.append(f"| `{name}` | number, {limits} |")

@@ -58,8 +58,12 @@ FORMATS: dict[str, str] = {
     rf"(?:\?(?:{_PCHAR}|[/?])*)?(?:#(?:{_PCHAR}|[/?])*)?",
     "uuid": r"[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}",
     "json-pointer": r"(?:/(?:[^~/]|~[01])*)*",
+    "byte": r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?",
 }
 """format: regular expression of the whole string."""
+
+HINTS = frozenset({"path", "file-path", "directory-path", "password", "binary"})
+"""Formats that say what a string is for and nothing of how it is written: any string fits."""
 
 LONGEST: dict[str, int] = {"hostname": 253, "email": 254}
 """Code points a format allows at most, beyond what its expression says."""

@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import Any
 
 from kogagent.engine.grammar.dfa import TooManyStates, intersect
-from kogagent.engine.grammar.formats import FORMATS, LONGEST, NUMBER_FORMATS
+from kogagent.engine.grammar.formats import FORMATS, HINTS, LONGEST, NUMBER_FORMATS
 from kogagent.engine.grammar.keywords import IMPLIES, KEYWORDS
 from kogagent.engine.grammar.numbers import Interval
 from kogagent.engine.grammar.references import References
@@ -249,6 +249,8 @@ class Schemas:
             text = schema[keyword]
             if not isinstance(text, str):
                 raise self.error(f"must be a string, not {text!r}", path, keyword)
+            if keyword == "format" and text in HINTS:
+                continue
             if keyword == "format" and text in NUMBER_FORMATS:
                 low_high = NUMBER_FORMATS[text]
                 if low_high is not None:

@@ -157,7 +157,8 @@ class Writer:
             if dfa is not None and dfa not in automata:
                 automata.append(dfa)
             if dfa is None and len(shapes) == 1 and shape.types == {"number"} and not shape.choices:
-                raise self.schemas.error("the bounds exclude every number", shape.path, "multipleOf")
+                word = "multipleOf" if shape.numbers.multiple else "minimum"
+                raise self.schemas.error("the bounds exclude every number", shape.path, word)
         if not automata:
             return []
         return [self._number(automata[0] if len(automata) == 1 else union(automata), follow)]
