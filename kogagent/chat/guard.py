@@ -33,8 +33,8 @@ class Guard:
     def __init__(self, names: Names) -> None:
         if names.single:
             raise ConfigError(
-                f"the special token {names.single[0]!r} is one character, which any message may hold: messages "
-                "cannot be kept apart from it. Stream from plain strings instead."
+                f"the special token {names.single[0]!r} is one character, which any message may hold: "
+                "messages cannot be kept apart from it. Stream from plain strings instead."
             )
         self._names = names
 
