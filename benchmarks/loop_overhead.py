@@ -8,8 +8,8 @@ result in the history. The scripted model says its events from a list; what that
 `script alone`, and not subtracted. `plain asyncio + json` is the least any loop could do: parse the
 arguments, call the function, append two messages. Agents and event loops are made once, as programs do.
 
-The clock is the CPU time of the loop's thread: nothing here waits, so on an idle machine it is the wall time, and
-on a busy one it leaves out what others take. The wall time stands beside it.
+The clock is the CPU time of the loop's thread: nothing here waits, so on an idle machine it is the wall time,
+and on a busy one it leaves out what others take. The wall time stands beside it.
 """
 
 from __future__ import annotations
