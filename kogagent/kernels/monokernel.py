@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from kogagent.errors import DeviceError, MissingExtraError
 from kogagent.kernels.build import build
-from kogagent.kernels.pack import Layout, log2_scale, pack
+from kogagent.kernels.pack import Layout, by_kv_head, log2_scale, pack
 from kogagent.kernels.params import PARAMS, STEP
 from kogagent.spec import ModelSpec
 
@@ -117,7 +117,7 @@ class Monokernel:
         self._kernel = self._module.get_function(f"decode_{width}")
         self._kernel.max_dynamic_shared_size_bytes = layout.shared_bytes
         self._stream = torch.cuda.Stream(device)
-        self._cupy_stream = cupy.cuda.ExternalStream(self._stream.cuda_stream)
+        self._cupy_stream = cupy.cuda.Stream.from_external(self._stream)
 
         def words(*shape: int) -> torch.Tensor:
             return torch.zeros(shape, dtype=torch.int64, device=device)
@@ -135,8 +135,8 @@ class Monokernel:
             "steps": torch.from_numpy(steps.view(np.uint8).copy()).to(device),
             "xbuf": words(2, lanes, width, dim // 2),
             "qbuf": words(lanes, width, layout.qkv_rows),
-            "pbuf": words(lanes, width, heads, layout.splits, spec.head_dim // 2),
-            "sbuf": words(lanes, width, heads, layout.splits),
+            "pbuf": words(lanes, width, heads * spec.head_dim // 2, layout.splits),
+            "sbuf": words(lanes * width * heads * layout.splits + 2),
             "abuf": words(lanes, width, heads * spec.head_dim // 2),
             "hbuf": words(lanes, width, layout.ffn // 2),
             "obuf": words(2, 2 * n, lanes, width, dim),
@@ -153,11 +153,9 @@ class Monokernel:
             "profile": words(layout.blocks, 16),
         }
         if spec.qkv_bias:
-            self._tensors["bias"] = _bias(torch, layout, tensors).contiguous()
+            self._tensors["bias"] = bias_rows(layout, tensors)
         if spec.qk_norm:
-            self._tensors["qk_norm"] = torch.stack(
-                [torch.stack([tensors[f"layers.{i}.{name}_norm"].float() for name in "qk"]) for i in range(n)]
-            ).contiguous()
+            self._tensors["qk_norm"] = qk_norm_rows(spec, tensors)
         # Pinned memory is mapped: the same address on both sides.
         self._ring = torch.zeros((spec.context + 2, 2), dtype=torch.int64, pin_memory=True)
         self._status = torch.zeros(16, dtype=torch.int32, pin_memory=True)
@@ -206,7 +204,7 @@ class Monokernel:
         )
         p["splits"], p["split_log2"] = layout.splits, layout.splits.bit_length() - 1
         p["direct_combine"], p["head_grid"] = layout.direct_combine, layout.head_grid
-        p["eps"] = spec.norm_eps
+        p["eps"], p["width"] = spec.norm_eps, layout.width
         equal = (
             spec.lanes if layout.lanes == 1 and spec.head == "sum" else 1
         )  # norm(L x) = norm of x, eps / L²
@@ -345,15 +343,28 @@ def _rope(torch: Any, spec: ModelSpec) -> torch.Tensor:
     return table
 
 
-def _bias(torch: Any, layout: Layout, tensors: Mapping[str, torch.Tensor]) -> torch.Tensor:
+def bias_rows(layout: Layout, tensors: Mapping[str, torch.Tensor]) -> torch.Tensor:
+    """Biases of q, k and v [N, lanes, R] FP32 in the kernel's order of rows."""
+    import torch
+
     rows = []
     for i in range(layout.spec.n_layers):
-        parts = [
+        q, k, v = (
             tensors[f"layers.{i}.{name}"].float().reshape(layout.lanes, -1) for name in ("bq", "bk", "bv")
-        ]
-        rows.append(torch.cat(parts, 1))
-    out: torch.Tensor = torch.stack(rows)
-    return out
+        )
+        rows += [by_kv_head(layout, q[lane], k[lane], v[lane]) for lane in range(layout.lanes)]
+    return torch.stack(rows).view(layout.spec.n_layers, layout.lanes, -1)
+
+
+def qk_norm_rows(spec: ModelSpec, tensors: Mapping[str, torch.Tensor]) -> torch.Tensor:
+    """Norm weights of q and k [N, 2, h] FP32."""
+    import torch
+
+    pairs = [
+        torch.stack([tensors[f"layers.{i}.{name}_norm"].float() for name in "qk"])
+        for i in range(spec.n_layers)
+    ]
+    return torch.stack(pairs)
 
 
 def step_records(rows: Sequence[Mapping[str, float]]) -> npt.NDArray[np.void]:

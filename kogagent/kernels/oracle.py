@@ -151,8 +151,8 @@ class Oracle:
         """Splits by blocks of keys, then their merge: [lanes, heads * h], rounded to FP16 twice."""
         layout, spec = self.layout, self.spec
         h, heads, kv_heads = spec.head_dim, layout.heads, layout.kv_heads
-        vectors = qkv.view(layout.lanes, heads + 2 * kv_heads, h)
-        turned = vectors[:, : heads + kv_heads]
+        vectors = qkv.view(layout.lanes, kv_heads, heads // kv_heads + 2, h)
+        turned = torch.cat([vectors[:, :, :-2].flatten(1, 2), vectors[:, :, -2]], 1)
         if self._qk_norm is not None:
             turned = turned * torch.rsqrt(turned.square().mean(-1, keepdim=True) + spec.norm_eps)
             weights = self._qk_norm[layer].repeat_interleave(torch.tensor([heads, kv_heads]), 0)
@@ -162,7 +162,7 @@ class Oracle:
         even, odd = turned[..., ::2], turned[..., 1::2]
         turned = torch.stack([even * cos - odd * sin, even * sin + odd * cos], -1).flatten(2)
         kv[layer, 0, :, position] = turned[:, heads:].flatten(0, 1).half()
-        kv[layer, 1, :, position] = vectors[:, heads + kv_heads :].flatten(0, 1).half()
+        kv[layer, 1, :, position] = vectors[:, :, -1].flatten(0, 1).half()
         first = max(0, position + 1 - window) if window else 0
         keys = torch.arange(first, position + 1)
         splits = (keys // KEY_BLOCK) % layout.splits

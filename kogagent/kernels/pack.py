@@ -153,9 +153,13 @@ def plan(
 
     x_stride = max(tiles) * COLUMNS + 16
     rep, h = heads // kv_heads, spec.head_dim
-    attend = width * (rep + 1) * h * 4 + WARPS * 4 * h * 4 + WARPS * 4 * 8
+    direct = attention // 4 * splits <= DIRECT_COMBINE_CELLS
+    quads = attention // 4 if direct else -(-attention // 4 // group) + 1
+    attend = width * (rep + 3) * h * 4 + WARPS * h * 4 + WARPS * 8
+    merge = quads * splits * 8 + heads * splits * 4
     sizes = {
-        "x": max(width * x_stride * 2, attend, HEAD_SCRATCH),
+        "x": width * x_stride * 2,
+        "attn": max(attend, merge, HEAD_SCRATCH),
         "red": 2 * BATCH_UNITS * ROWS * WARPS * width * 4,
         "stream": width * max_dim_rows * 4,
         "late": 2 * width * max_dim_rows * 4,
@@ -180,7 +184,6 @@ def plan(
     for name, size in sizes.items():
         offsets[name] = at
         at += size
-    offsets["attn"] = offsets["x"]
     shapes = tuple(_shape(t, stage_tiles) for t in tiles)
     counts = (schedule & 0xFFFF).astype(np.int64)
     per_phase = np.array([tiles[kind_of(i, spec)] for i in range(counts.shape[1])], dtype=np.int64)
@@ -193,7 +196,7 @@ def plan(
         kv_heads=kv_heads,
         ffn=ffn,
         splits=splits,
-        direct_combine=attention // 4 * splits <= DIRECT_COMBINE_CELLS,
+        direct_combine=direct,
         head_mode=head_mode,
         head_rows=head_rows,
         head_grid=head_grid,
@@ -295,6 +298,14 @@ def from_tiles(tiles: torch.Tensor, rows: int, columns: int) -> torch.Tensor:
     return cut.reshape(units * ROWS, count * COLUMNS)[:rows, :columns]
 
 
+def by_kv_head(layout: Layout, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    """Rows of q, k and v of one lane as the kernel orders them: for each kv head its q, its k, its v."""
+    import torch
+
+    parts = [t.unflatten(0, (layout.kv_heads, -1)) for t in (q, k, v)]
+    return torch.cat(parts, 1).flatten(0, 1)
+
+
 def matrix(layout: Layout, tensors: Mapping[str, torch.Tensor], phase: int, lane: int) -> torch.Tensor:
     """The matrix of one phase as the kernel multiplies it [rows, columns], FP32, norms folded.
 
@@ -319,7 +330,7 @@ def matrix(layout: Layout, tensors: Mapping[str, torch.Tensor], phase: int, lane
         return tensors[prefix + name][own].transpose(0, 1).flatten(1).float()
 
     if kind == 0:
-        return torch.cat([rows("wq"), rows("wk"), rows("wv")]) * tensors[prefix + "attn_norm"].float()
+        return by_kv_head(layout, rows("wq"), rows("wk"), rows("wv")) * tensors[prefix + "attn_norm"].float()
     if kind == 1:
         return columns("wo")
     if kind == 2:

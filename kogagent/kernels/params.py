@@ -111,7 +111,7 @@ PARAMS = np.dtype(
         *[(name, "<i4") for name in _SIZES],
         *[(name, "<u4") for name in ("tag_base", "epoch")],
         *[(name, "<f4") for name in ("temperature", "top_p", "min_p", "penalty")],
-        *[(name, "<i4") for name in ("top_k", "pad0")],
+        *[(name, "<i4") for name in ("top_k", "width")],
         ("shape", SHAPE, (5,)),
     ],
     align=True,

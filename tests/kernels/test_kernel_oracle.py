@@ -11,6 +11,7 @@ import torch
 from kogagent.engine.backends.cuda import kernel_steps
 from kogagent.engine.backends.reference import ReferenceBackend
 from kogagent.engine.weights import random_tensors
+from kogagent.kernels.monokernel import bias_rows, qk_norm_rows
 from kogagent.kernels.oracle import Oracle
 from kogagent.kernels.pack import pack, plan
 from kogagent.spec import ModelSpec
@@ -36,18 +37,8 @@ CASES = [
 def make_oracle(spec: ModelSpec, tensors: dict[str, torch.Tensor], sms: int) -> Oracle:
     steps, one_stream = kernel_steps(spec)
     layout = plan(spec, sms, SHARED, one_stream=one_stream)
-    bias = qk_norm = None
-    if spec.qkv_bias:
-        rows = [
-            torch.cat([tensors[f"layers.{i}.{b}"].reshape(layout.lanes, -1) for b in ("bq", "bk", "bv")], 1)
-            for i in range(spec.n_layers)
-        ]
-        bias = torch.stack(rows).float()
-    if spec.qk_norm:
-        pairs = [
-            torch.stack([tensors[f"layers.{i}.{n}_norm"] for n in ("q", "k")]) for i in range(spec.n_layers)
-        ]
-        qk_norm = torch.stack(pairs).float()
+    bias = bias_rows(layout, tensors) if spec.qkv_bias else None
+    qk_norm = qk_norm_rows(spec, tensors) if spec.qk_norm else None
     return Oracle(layout, pack(layout, tensors), tensors["embed"], steps, bias=bias, qk_norm=qk_norm)
 
 

@@ -5,8 +5,7 @@
 #include "gemv.cuh"
 
 constexpr int KEY_BLOCK = 8;
-constexpr int HEADS_AT_ONCE = 4;
-constexpr int LOADS = 4;  // keys and values in flight a thread
+constexpr int LOADS = 8;  // keys and values in flight a thread
 
 struct Place {  // of this block
     int lane, rank;
@@ -50,18 +49,17 @@ __device__ __forceinline__ void prefetch_keys(const Place& me, int layer, int at
 
 // Shared memory of this phase, reused by the next item.
 struct AttentionScratch {
-    float* q;      // [W][n_rep][h]
-    u32* fresh;    // [W][2][h/2]  new keys and values, f16 pairs
-    float* sums;   // [WARPS][HEADS_AT_ONCE][h]
-    float2* stats; // [WARPS][HEADS_AT_ONCE]  maximum, sum
+    float* qkv;    // [rows][rep + 2][h]  q scaled and turned; k and v as they came
+    u32* fresh;    // [rows][2][h/2]      new keys and values, f16 pairs
+    float* sums;   // [WARPS][h]
+    float2* stats; // [WARPS]             maximum, sum
 };
 __device__ __forceinline__ AttentionScratch attention_scratch(char* base, int rows) {
     AttentionScratch s;
-    const int rep = p.heads / p.kv_heads;
-    s.q = (float*)base;
-    s.fresh = (u32*)(s.q + rows * rep * p.head_dim);
+    s.qkv = (float*)base;
+    s.fresh = (u32*)(s.qkv + rows * (p.heads / p.kv_heads + 2) * p.head_dim);
     s.sums = (float*)(s.fresh + rows * p.head_dim);
-    s.stats = (float2*)(s.sums + WARPS * HEADS_AT_ONCE * p.head_dim);
+    s.stats = (float2*)(s.sums + WARPS * p.head_dim);
     return s;
 }
 
@@ -71,86 +69,79 @@ __device__ __forceinline__ float warp_sum(float v) {
     return v;
 }
 
-// q, k, v of one kv head from the exchange: q scaled into shared memory, owned k and v into the cache.
-template <int W>
-__device__ void read_qkv(const Place& me, const AttentionScratch& s, const float2* rope,
-                         int layer, int rows, int at0, int window, int kv_head, int split, u32 tag) {
-    const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
-    const int h = p.head_dim, rep = p.heads / p.kv_heads;
-    for (int w = 0; w < rows; w++) {
-        const int at = at0 + w;
-        if (!split_has_keys(span_of(at, window), split)) continue;
-        const bool owned = ((at / KEY_BLOCK) & (p.splits - 1)) == split;
-        const int vectors = rep + (owned ? 2 : 0);
-        const u64* words = (const u64*)p.qbuf + (size_t)(me.lane * W + w) * p.qkv_rows;
-        for (int v = warp; v < vectors; v += WARPS) {
-            const bool is_q = v < rep, is_k = v == rep;
-            const int row = is_q ? (kv_head * rep + v) * h : (p.heads + (is_k ? 0 : p.kv_heads) + kv_head) * h;
-            float2 x[4];
-            u64 a[4], b[4];
+// Norm and RoPE of one row's vectors, the scale of q; owned k and v into the cache.
+__device__ __forceinline__ void turn(const Place& me, const AttentionScratch& s, const float2* rope, int layer, int w, int at, int kv_head,
+                                     bool owned) {
+    const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, h = p.head_dim, rep = p.heads / p.kv_heads;
+#pragma unroll 1
+    for (int v = warp; v < rep + (owned ? 2 : 0); v += WARPS) {
+        float2* x = (float2*)(s.qkv + (w * (rep + 2) + v) * h);
+        const int kind = v - rep;  // below 0: q, 0: k, 1: v
+        float scale = 1.0f;
+        const float2* weight = nullptr;
+        if (p.qk_norm && kind < 1) {
             float square = 0;
-#pragma unroll
-            for (int j = 0; j < 4; j++)
-                if (lane + 32 * j < h / 2) load_two_words(words + row + 2 * (lane + 32 * j), a[j], b[j]);
-#pragma unroll
-            for (int j = 0; j < 4; j++) {
-                x[j] = make_float2(0, 0);
-                const int i = lane + 32 * j;
-                if (i < h / 2) {
-                    u32 lo, hi;
-                    poll_two(words + row + 2 * i, a[j], b[j], tag, WAIT_QKV, row + 2 * i, lo, hi);
-                    x[j] = make_float2(__uint_as_float(lo), __uint_as_float(hi));
-                    square += x[j].x * x[j].x + x[j].y * x[j].y;
-                }
+#pragma unroll 1
+            for (int i = lane; i < h / 2; i += 32) square += x[i].x * x[i].x + x[i].y * x[i].y;
+            scale = rsqrtf(warp_sum(square) / h + p.eps);
+            weight = (const float2*)p.qk_norm + (layer * 2 + (kind == 0 ? 1 : 0)) * (h / 2);
+        }
+#pragma unroll 1
+        for (int i = lane; i < h / 2; i += 32) {
+            float2 y = x[i];
+            if (weight) y = make_float2(y.x * scale * weight[i].x, y.y * scale * weight[i].y);
+            if (kind < 1) {
+                const float2 r = rope[w * (h / 2) + i];
+                y = make_float2(y.x * r.x - y.y * r.y, y.x * r.y + y.y * r.x);
             }
-            float scale = 1.0f;
-            const float* weight = nullptr;
-            if (p.qk_norm && (is_q || is_k)) {
-                scale = rsqrtf(warp_sum(square) / h + p.eps);
-                weight = (const float*)p.qk_norm + (layer * 2 + (is_k ? 1 : 0)) * h;
-            }
-#pragma unroll
-            for (int j = 0; j < 4; j++) {
-                const int i = lane + 32 * j;
-                if (i >= h / 2) continue;
-                float2 y = x[j];
-                if (weight) {
-                    y.x *= scale * weight[2 * i];
-                    y.y *= scale * weight[2 * i + 1];
-                }
-                if (is_q || is_k) {
-                    const float2 turn = rope[w * (h / 2) + i];
-                    y = make_float2(y.x * turn.x - y.y * turn.y, y.x * turn.y + y.y * turn.x);
-                }
-                if (is_q) {
-                    float* q = s.q + (w * rep + v) * h + 2 * i;
-                    q[0] = y.x * p.attn_scale_log2;
-                    q[1] = y.y * p.attn_scale_log2;
-                } else {
-                    const int kind = is_k ? 0 : 1;
-                    const u32 halves = pack_halves(y.x, y.y);
-                    s.fresh[(w * 2 + kind) * (h / 2) + i] = halves;
-                    u32* cache = (u32*)p.kv + ((size_t)((layer * 2 + kind) * p.lanes * p.kv_heads + me.lane * p.kv_heads + kv_head) *
-                                                   p.capacity + at) * (h / 2);
-                    cache[i] = halves;
-                }
+            if (kind < 0) {
+                x[i] = make_float2(y.x * p.attn_scale_log2, y.y * p.attn_scale_log2);
+            } else {
+                const u32 halves = pack_halves(y.x, y.y);
+                s.fresh[(w * 2 + kind) * (h / 2) + i] = halves;
+                const size_t head = (size_t)(layer * 2 + kind) * p.lanes * p.kv_heads + me.lane * p.kv_heads + kv_head;
+                ((u32*)p.kv)[(head * p.capacity + at) * (h / 2) + i] = halves;
             }
         }
     }
 }
 
-// How the threads of a warp share keys, and which keys of a split one row sees.
+// q, and k and v where they are this split's, of every row that sees some of its keys; into shared memory.
+__device__ __noinline__ void read_qkv(const Place& me, const AttentionScratch& s, const float2* rope, int layer, int rows, int at0, int window,
+                                      int kv_head, int split, u32 tag) {
+    const int h = p.head_dim, rep = p.heads / p.kv_heads;
+#pragma unroll 1
+    for (int turned = 0; turned < 2; turned++) {
+#pragma unroll 1
+        for (int w = 0; w < rows; w++) {
+            const bool owned = ((at0 + w) / KEY_BLOCK & (p.splits - 1)) == split;
+            if (!split_has_keys(span_of(at0 + w, window), split)) continue;
+            if (turned)
+                turn(me, s, rope, layer, w, at0 + w, kv_head, owned);
+            else
+                gather((const u64*)p.qbuf + ((size_t)me.lane * p.width + w) * p.qkv_rows + kv_head * (rep + 2) * h, (rep + (owned ? 2 : 0)) * h / 2,
+                       nullptr, 0, tag, WAIT_QKV, (uint2*)(s.qkv + w * (rep + 2) * h));
+        }
+        sync_consumers();
+    }
+}
+
+// How the warps and threads of a block share a split: each warp one query head and some of the keys.
 struct SplitPlan {
-    int lanes_log2;  // threads that share one key, log2
-    int sub, d;      // this thread's key of a group; its first dimension
-    bool active;     // it has dimensions
+    int lanes_log2;         // threads that share one key, log2
+    int warps_log2, share;  // warps that share one head, log2; this warp's place among them
+    int sub, d;             // this thread's key of a group; its first dimension
+    bool active;            // it has dimensions
     int first, blocks, first_key, at;
 };
 __device__ __forceinline__ SplitPlan split_plan(int at, int window, int split) {
     SplitPlan s;
-    const int lane = threadIdx.x & 31;
+    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, rep = p.heads / p.kv_heads;
     s.lanes_log2 = 0;
     while ((8 << s.lanes_log2) < p.head_dim) s.lanes_log2++;
+    s.warps_log2 = 3;
+    while (s.warps_log2 > 0 && (rep << s.warps_log2) > WARPS) s.warps_log2--;
+    s.share = warp & ((1 << s.warps_log2) - 1);
     s.sub = lane >> s.lanes_log2;
     s.d = (lane & ((1 << s.lanes_log2) - 1)) * 8;
     s.active = s.d < p.head_dim;
@@ -163,235 +154,211 @@ __device__ __forceinline__ SplitPlan split_plan(int at, int window, int split) {
     return s;
 }
 
-// Keys and values in flight: LOADS a thread.
-struct Keys {
-    uint4 k[LOADS], v[LOADS];
-    bool seen[LOADS];
-};
+// The key of this thread's load u in one round, -1 where the split has none there.
 __device__ __forceinline__ int key_of(const SplitPlan& s, int base, int u) {
-    const int warp = threadIdx.x >> 5;
-    const int j = base + (((warp * LOADS + u) << 5) >> s.lanes_log2) + s.sub;
+    const int j = base + (((s.share * LOADS + u) << 5) >> s.lanes_log2) + s.sub;
     const int key = (s.first + (j / KEY_BLOCK << p.split_log2)) * KEY_BLOCK + j % KEY_BLOCK;
-    return j < s.blocks * KEY_BLOCK && key >= s.first_key && key <= s.at ? key : -1;
+    return j < s.blocks * KEY_BLOCK && key >= s.first_key && key <= s.at && s.active ? key : -1;
 }
-// Those that came before this step, from the cache; may run before the step's own q, k and v are there.
-__device__ __forceinline__ void fetch_old(Keys& f, const SplitPlan& s, const char* keys, size_t values, int base, int at0) {
-#pragma unroll
-    for (int u = 0; u < LOADS; u++) {
-        const int key = key_of(s, base, u);
-        f.seen[u] = key >= 0;
-        f.k[u] = f.v[u] = make_uint4(0, 0, 0, 0);
-        if (key >= 0 && key < at0 && s.active) {
-            const char* from = keys + ((size_t)key * p.head_dim + s.d) * 2;
-            f.k[u] = *(const uint4*)from;
-            f.v[u] = *(const uint4*)(from + values);
-        }
-    }
+__device__ __forceinline__ void add_scaled(float (&acc)[8], const uint4& v, float k) {
+    const float2 a = unpack_halves(v.x), b = unpack_halves(v.y), c = unpack_halves(v.z), d = unpack_halves(v.w);
+    acc[0] += k * a.x, acc[1] += k * a.y, acc[2] += k * b.x, acc[3] += k * b.y;
+    acc[4] += k * c.x, acc[5] += k * c.y, acc[6] += k * d.x, acc[7] += k * d.y;
 }
-// Those of this step, from shared memory.
-__device__ __forceinline__ void fetch_fresh(Keys& f, const SplitPlan& s, const u32* fresh, int base, int at0) {
-#pragma unroll
-    for (int u = 0; u < LOADS; u++) {
-        const int key = key_of(s, base, u);
-        if (key >= at0 && s.active) {
-            const char* from = (const char*)(fresh + (key - at0) * p.head_dim) + s.d * 2;
-            f.k[u] = *(const uint4*)from;
-            f.v[u] = *(const uint4*)(from + p.head_dim * 2);
+__device__ __forceinline__ float dot(const float4& q0, const float4& q1, const uint4& k) {
+    const float2 a = unpack_halves(k.x), b = unpack_halves(k.y), c = unpack_halves(k.z), d = unpack_halves(k.w);
+    return q0.x * a.x + q0.y * a.y + q0.z * b.x + q0.w * b.y + q1.x * c.x + q1.y * c.y + q1.z * d.x + q1.w * d.y;
+}
+
+// Joins what the warps hold of `heads` heads from q_head and publishes it; weight zero where a split has no keys.
+__device__ __forceinline__ void publish_split(const Place& me, const AttentionScratch& s, int warps_log2, int w, int q_head, int heads,
+                                              int split, u32 tag) {
+    const int h = p.head_dim;
+    const size_t row = (size_t)me.lane * p.width + w;
+#pragma unroll 1
+    for (int i = threadIdx.x; i < heads * (h / 2); i += THREADS) {
+        const int local = i / (h / 2), pair = i - local * (h / 2), first = local << warps_log2, head = q_head + local;
+        float top = -INFINITY, sum = 0, x = 0, y = 0;
+#pragma unroll 1
+        for (int v = 0; v < 1 << warps_log2; v++) top = fmaxf(top, s.stats[first + v].x);
+        const float from = top == -INFINITY ? 0.0f : top;
+#pragma unroll 1
+        for (int v = 0; v < 1 << warps_log2; v++) {
+            const float2 st = s.stats[first + v], a = ((const float2*)(s.sums + (first + v) * h))[pair];
+            const float scale = exp2_fast(st.x - from);
+            sum += st.y * scale;
+            x += a.x * scale;
+            y += a.y * scale;
         }
+        const float k = sum > 0 ? 1.0f / sum : 0.0f;
+        u64* cell = (u64*)p.pbuf + ((row * p.heads * (h / 4) + head * (h / 4) + pair / 2) * p.splits + split) * 2;
+        store_word(cell + (pair & 1), tagged(pack_halves(x * k, y * k), tag));
+        if (pair == 0)
+            store_word((u64*)p.sbuf + (row * p.heads + head) * p.splits + split, tagged(__float_as_uint(top + log2f(sum)), tag));
     }
 }
 
-// Softmax-weighted values of one split for one row: published as f16 pairs and log2 of the sum. `f` holds the
-// first old keys.
-template <int W>
-__device__ __forceinline__ void attend_split(const Place& me, const AttentionScratch& s, const SplitPlan& plan, Keys& f, const char* keys,
-                                             size_t values, int w, int at0, int kv_head, int split, u32 tag) {
-    const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
-    const int h = p.head_dim, rep = p.heads / p.kv_heads, d = plan.d, threads = 1 << plan.lanes_log2;
-    const int step = WARPS * LOADS * (32 >> plan.lanes_log2);
-    for (int r0 = 0; r0 < rep; r0 += HEADS_AT_ONCE) {
-        const int n = min(HEADS_AT_ONCE, rep - r0);
-        float m[HEADS_AT_ONCE], l[HEADS_AT_ONCE], acc[HEADS_AT_ONCE][8];
-#pragma unroll
-        for (int r = 0; r < HEADS_AT_ONCE; r++) {
-            m[r] = -INFINITY;
-            l[r] = 0;
-#pragma unroll
-            for (int e = 0; e < 8; e++) acc[r][e] = 0;
-        }
-        for (int base = 0; base < plan.blocks * KEY_BLOCK; base += step) {
-            if (base > 0 || r0 > 0) fetch_old(f, plan, keys, values, base, at0);
-            fetch_fresh(f, plan, s.fresh, base, at0);
-#pragma unroll
-            for (int r = 0; r < HEADS_AT_ONCE; r++) {
-                if (r >= n) break;
-                float score[LOADS];
-                const float* qp = s.q + (w * rep + r0 + r) * h + d;
-                float4 q0 = make_float4(0, 0, 0, 0), q1 = q0;
-                if (plan.active) {
-                    q0 = *(const float4*)qp;
-                    q1 = *(const float4*)(qp + 4);
-                }
-#pragma unroll
-                for (int u = 0; u < LOADS; u++) {
-                    const float2 k0 = unpack_halves(f.k[u].x), k1 = unpack_halves(f.k[u].y), k2 = unpack_halves(f.k[u].z),
-                                 k3 = unpack_halves(f.k[u].w);
-                    score[u] = q0.x * k0.x + q0.y * k0.y + q0.z * k1.x + q0.w * k1.y + q1.x * k2.x + q1.y * k2.y + q1.z * k3.x +
-                               q1.w * k3.y;
-                }
-                for (int o = threads >> 1; o; o >>= 1)
-#pragma unroll
-                    for (int u = 0; u < LOADS; u++) score[u] += __shfl_xor_sync(~0u, score[u], o);
-                float top = m[r];
-#pragma unroll
-                for (int u = 0; u < LOADS; u++) {
-                    if (!f.seen[u]) score[u] = -INFINITY;
-                    top = fmaxf(top, score[u]);
-                }
-                if (top == -INFINITY) continue;
-                const float keep = exp2_fast(m[r] - top);
-                m[r] = top;
-                l[r] *= keep;
-#pragma unroll
-                for (int e = 0; e < 8; e++) acc[r][e] *= keep;
-#pragma unroll
-                for (int u = 0; u < LOADS; u++) {
-                    const float weight = exp2_fast(score[u] - top);
-                    const float2 v0 = unpack_halves(f.v[u].x), v1 = unpack_halves(f.v[u].y), v2 = unpack_halves(f.v[u].z),
-                                 v3 = unpack_halves(f.v[u].w);
-                    l[r] += weight;
-                    acc[r][0] += weight * v0.x;
-                    acc[r][1] += weight * v0.y;
-                    acc[r][2] += weight * v1.x;
-                    acc[r][3] += weight * v1.y;
-                    acc[r][4] += weight * v2.x;
-                    acc[r][5] += weight * v2.y;
-                    acc[r][6] += weight * v3.x;
-                    acc[r][7] += weight * v3.y;
-                }
-            }
-        }
-#pragma unroll
-        for (int r = 0; r < HEADS_AT_ONCE; r++) {
-            if (r >= n) break;
-            for (int o = threads; o < 32; o <<= 1) {
-                const float m2 = __shfl_xor_sync(~0u, m[r], o), l2 = __shfl_xor_sync(~0u, l[r], o);
-                const float top = fmaxf(m[r], m2);
-                const float a = top == -INFINITY ? 0.0f : exp2_fast(m[r] - top), b = top == -INFINITY ? 0.0f : exp2_fast(m2 - top);
-                m[r] = top;
-                l[r] = l[r] * a + l2 * b;
-#pragma unroll
-                for (int e = 0; e < 8; e++) acc[r][e] = acc[r][e] * a + __shfl_xor_sync(~0u, acc[r][e], o) * b;
-            }
-            if (plan.sub == 0 && plan.active) {
-                float* to = s.sums + (warp * HEADS_AT_ONCE + r) * h + d;
-                *(float4*)to = make_float4(acc[r][0], acc[r][1], acc[r][2], acc[r][3]);
-                *(float4*)(to + 4) = make_float4(acc[r][4], acc[r][5], acc[r][6], acc[r][7]);
-            }
-            if (lane == 0) s.stats[warp * HEADS_AT_ONCE + r] = make_float2(m[r], l[r]);
-        }
-        sync_consumers();
-        for (int i = threadIdx.x; i < n * (h / 2); i += THREADS) {
-            const int r = i / (h / 2), pair = i - r * (h / 2);
-            float top = -INFINITY, sum = 0, x = 0, y = 0;
-#pragma unroll
-            for (int v = 0; v < WARPS; v++) top = fmaxf(top, s.stats[v * HEADS_AT_ONCE + r].x);
-#pragma unroll
-            for (int v = 0; v < WARPS; v++) {
-                const float2 st = s.stats[v * HEADS_AT_ONCE + r];
-                const float scale = exp2_fast(st.x - top);
-                const float2 a = *(const float2*)(s.sums + (v * HEADS_AT_ONCE + r) * h + 2 * pair);
-                sum += st.y * scale;
-                x += a.x * scale;
-                y += a.y * scale;
-            }
-            const int q_head = (me.lane * W + w) * p.heads + kv_head * rep + r0 + r;
-            const size_t cell = (size_t)q_head * p.splits + split;
-            store_word((u64*)p.pbuf + cell * (h / 2) + pair, tagged(pack_halves(x / sum, y / sum), tag));
-            if (pair == 0) store_word((u64*)p.sbuf + cell, tagged(__float_as_uint(top + log2f(sum)), tag));
-        }
-        sync_consumers();
-    }
-}
-
-// The attention phase of this block: its (kv head, split) items.
-template <int W>
-__device__ __noinline__ void attend(const Place& me, char* scratch, const float2* rope, int layer, int rows,
-                       int at0, int window, u32 tag) {
+// The attention phase of this block: softmax-weighted values of its (kv head, split) items, row by row. The first
+// keys are on their way before q has come.
+__device__ __noinline__ void attend(const Place& me, char* scratch, const float2* rope, int layer, int rows, int at0, int window, u32 tag) {
     const AttentionScratch s = attention_scratch(scratch, rows);
-    const size_t values = (size_t)p.lanes * p.kv_heads * p.capacity * p.head_dim * 2;
+    const int h = p.head_dim, rep = p.heads / p.kv_heads, warp = threadIdx.x >> 5;
+    const u32 values = (u32)p.lanes * p.kv_heads * p.capacity * (h / 8);  // 16-byte words between a key and its value
+#pragma unroll 1
     for (int item = me.rank; item < p.kv_heads * p.splits; item += p.group) {
         const int kv_head = item >> p.split_log2, split = item & (p.splits - 1);
         const size_t head = (size_t)layer * 2 * p.lanes * p.kv_heads + me.lane * p.kv_heads + kv_head;
-        const char* keys = (const char*)p.kv + head * p.capacity * p.head_dim * 2;
-        Keys f;
-        SplitPlan plan = split_plan(at0, window, split);
-        fetch_old(f, plan, keys, values, 0, at0);
-        read_qkv<W>(me, s, rope, layer, rows, at0, window, kv_head, split, tag);
-        sync_consumers();
+        const uint4* cache = (const uint4*)p.kv + head * p.capacity * (h / 8);
+        bool ready = false;
+#pragma unroll 1
         for (int w = 0; w < rows; w++) {
-            if (!split_has_keys(span_of(at0 + w, window), split)) continue;
-            if (w > 0) {
-                plan = split_plan(at0 + w, window, split);
-                fetch_old(f, plan, keys, values, 0, at0);
+            const SplitPlan plan = split_plan(at0 + w, window, split);
+            const int threads = 1 << plan.lanes_log2, together = WARPS >> plan.warps_log2;
+            const int step = (LOADS << plan.warps_log2) * (32 >> plan.lanes_log2);
+#pragma unroll 1
+            for (int r0 = 0; r0 < rep; r0 += together) {
+                const int r = min(r0 + (warp >> plan.warps_log2), rep - 1);  // spare warps do the last head again
+                float m = -INFINITY, l = 0, acc[8] = {};
+#pragma unroll 1
+                for (int base = 0; base < plan.blocks * KEY_BLOCK; base += step) {
+                    uint4 k[LOADS], v[LOADS];
+                    u32 seen = 0;
+#pragma unroll
+                    for (int u = 0; u < LOADS; u++) {
+                        const int key = key_of(plan, base, u);
+                        k[u] = v[u] = make_uint4(0, 0, 0, 0);
+                        if (key >= 0) seen |= 1u << u;
+                        if (key >= 0 && key < at0) {
+                            const uint4* from = cache + (u32)key * (h / 8) + plan.d / 8;
+                            k[u] = from[0];
+                            v[u] = from[values];
+                        }
+                    }
+                    if (!ready) {
+                        read_qkv(me, s, rope, layer, rows, at0, window, kv_head, split, tag);
+                        ready = true;
+                    }
+                    if ((plan.first + plan.blocks * p.splits) * KEY_BLOCK > at0) {  // keys of this step among them
+#pragma unroll
+                        for (int u = 0; u < LOADS; u++) {
+                            const int key = key_of(plan, base, u);
+                            if (key >= at0) {
+                                const uint4* from = (const uint4*)(s.fresh + (key - at0) * h) + plan.d / 8;
+                                k[u] = from[0];
+                                v[u] = from[h / 8];
+                            }
+                        }
+                    }
+                    float4 q0 = make_float4(0, 0, 0, 0), q1 = q0;
+                    if (plan.active) {
+                        const float4* q = (const float4*)(s.qkv + (w * (rep + 2) + r) * h + plan.d);
+                        q0 = q[0];
+                        q1 = q[1];
+                    }
+                    float score[LOADS];
+#pragma unroll
+                    for (int u = 0; u < LOADS; u++) score[u] = dot(q0, q1, k[u]);
+#pragma unroll 1
+                    for (int o = threads >> 1; o; o >>= 1)
+#pragma unroll
+                        for (int u = 0; u < LOADS; u++) score[u] += __shfl_xor_sync(~0u, score[u], o);
+                    // threads without dimensions agree with those that have them on what is seen
+                    seen = __shfl_sync(~0u, seen, threadIdx.x & 31 & ~(threads - 1));
+                    float top = m;
+#pragma unroll
+                    for (int u = 0; u < LOADS; u++) {
+                        if (!(seen >> u & 1)) score[u] = -INFINITY;
+                        top = fmaxf(top, score[u]);
+                    }
+                    const float from = top == -INFINITY ? 0.0f : top;
+                    const float keep = exp2_fast(m - from);
+                    m = top;
+                    l *= keep;
+#pragma unroll
+                    for (int e = 0; e < 8; e++) acc[e] *= keep;
+#pragma unroll
+                    for (int u = 0; u < LOADS; u++) {
+                        const float weight = exp2_fast(score[u] - from);
+                        l += weight;
+                        add_scaled(acc, v[u], weight);
+                    }
+                }
+#pragma unroll 1
+                for (int o = threads; o < 32; o <<= 1) {
+                    const float m2 = __shfl_xor_sync(~0u, m, o), l2 = __shfl_xor_sync(~0u, l, o);
+                    const float top = fmaxf(m, m2), from = top == -INFINITY ? 0.0f : top;
+                    const float a = exp2_fast(m - from), b = exp2_fast(m2 - from);
+                    m = top;
+                    l = l * a + l2 * b;
+#pragma unroll
+                    for (int e = 0; e < 8; e++) acc[e] = acc[e] * a + __shfl_xor_sync(~0u, acc[e], o) * b;
+                }
+                if (plan.sub == 0 && plan.active) {
+                    float4* to = (float4*)(s.sums + warp * h + plan.d);
+                    to[0] = make_float4(acc[0], acc[1], acc[2], acc[3]);
+                    to[1] = make_float4(acc[4], acc[5], acc[6], acc[7]);
+                    if (plan.d == 0) s.stats[warp] = make_float2(m, l);
+                }
+                sync_consumers();
+                publish_split(me, s, plan.warps_log2, w, kv_head * rep + r0, min(together, rep - r0), split, tag);
+                sync_consumers();
             }
-            attend_split<W>(me, s, plan, f, keys, values, w, at0, kv_head, split, tag);
         }
-        sync_consumers();
     }
 }
 
-// Merge the splits of values [4*low, 4*high) of one row; calls f(quad, pair bits, pair bits) once a quad.
-template <int W, class F>
-__device__ __forceinline__ void merge_splits(const Place& me, int w, int at, int window, int low,
-                                             int high, u32 tag, F f) {
-    constexpr int BATCH = 3;
-    const int h4 = p.head_dim / 4;
-    const Span span = span_of(at, window);
-    const int total = (high - low) * p.splits;
-    const int split = threadIdx.x & (p.splits - 1);
-    const bool has = split_has_keys(span, split);
-    const u64* values = (const u64*)p.pbuf;
-    const u64* sums = (const u64*)p.sbuf;
-    for (int base = threadIdx.x; (base & ~31) < total; base += BATCH * THREADS) {
-        u64 a[BATCH], b[BATCH], l[BATCH];
-        const u64 *va[BATCH], *la[BATCH];
-#pragma unroll
-        for (int j = 0; j < BATCH; j++) {
-            const int i = base + j * THREADS;
-            const int quad = low + (i >> p.split_log2);
-            const int head = quad / h4;
-            const size_t cell = (size_t)((me.lane * W + w) * p.heads + head) * p.splits + split;
-            va[j] = values + cell * 2 * h4 + (quad - head * h4) * 2;
-            la[j] = sums + cell;
-            if (i < total && has) {
-                load_two_words(va[j], a[j], b[j]);
-                l[j] = load_word(la[j]);
-            }
-        }
-#pragma unroll
-        for (int j = 0; j < BATCH; j++) {
-            const int i = base + j * THREADS;
-            if ((i & ~31) >= total) break;
-            u32 x = 0, y = 0;
-            float lse = -INFINITY;
-            if (i < total && has) {
-                poll_two(va[j], a[j], b[j], tag, WAIT_SPLITS, i, x, y);
-                lse = __uint_as_float(tag_of(l[j]) == tag ? (u32)l[j] : poll_word(la[j], tag, WAIT_SPLITS, i));
-            }
+// One row's attention from its splits into x, as halves. Every block merges all of it, or a slice that it
+// publishes and gathers again. scratch: values [quads][splits] as f16 quads, then weights [heads][splits].
+__device__ __noinline__ void combine(const Place& me, char* scratch, char* x, int w, bool needed, u32 tag) {
+    const int h4 = p.head_dim / 4, quads = p.heads * h4;
+    const bool all = p.direct_combine;
+    const int low = all ? 0 : (int)((long long)me.rank * quads / p.group);
+    const int high = all ? (needed ? quads : 0) : (int)((long long)(me.rank + 1) * quads / p.group);
+    const size_t row = (size_t)me.lane * p.width + w;
+    const u64* published = (const u64*)p.abuf + row * quads * 2;
+    if (high > low) {
+        const int head0 = low / h4, heads = (high - 1) / h4 - head0 + 1;
+        const int cells = (high - low) << p.split_log2;
+        const uint2* values = (const uint2*)scratch;
+        float* weights = (float*)(values + cells);
+        gather((const u64*)p.pbuf + ((row * quads + low) << p.split_log2) * 2, cells,
+               (const u64*)p.sbuf + ((row * p.heads + head0) << p.split_log2), p.splits == 1 ? 0 : heads << p.split_log2 >> 1, tag, WAIT_SPLITS,
+               (uint2*)scratch);
+        sync_consumers();
+#pragma unroll 1
+        for (int i = threadIdx.x; (i & ~31) < heads << p.split_log2; i += THREADS) {
+            const float lse = i < heads << p.split_log2 && p.splits > 1 ? weights[i] : 0.0f;
             float top = lse;
+#pragma unroll 1
             for (int o = p.splits >> 1; o; o >>= 1) top = fmaxf(top, __shfl_xor_sync(~0u, top, o));
-            const float weight = lse == -INFINITY ? 0.0f : exp2_fast(lse - top);
-            const float2 v0 = unpack_halves(x), v1 = unpack_halves(y);
-            float sum = weight, o0 = v0.x * weight, o1 = v0.y * weight, o2 = v1.x * weight, o3 = v1.y * weight;
-            for (int o = p.splits >> 1; o; o >>= 1) {
-                sum += __shfl_xor_sync(~0u, sum, o);
-                o0 += __shfl_xor_sync(~0u, o0, o);
-                o1 += __shfl_xor_sync(~0u, o1, o);
-                o2 += __shfl_xor_sync(~0u, o2, o);
-                o3 += __shfl_xor_sync(~0u, o3, o);
+            const float weight = exp2_fast(lse - top);
+            float sum = weight;
+#pragma unroll 1
+            for (int o = p.splits >> 1; o; o >>= 1) sum += __shfl_xor_sync(~0u, sum, o);
+            __syncwarp();
+            if (i < heads << p.split_log2) weights[i] = weight / sum;
+        }
+        sync_consumers();
+#pragma unroll 1
+        for (int i = threadIdx.x; i < high - low; i += THREADS) {
+            const float* weight = weights + (((low + i) / h4 - head0) << p.split_log2);
+            const uint2* value = values + (i << p.split_log2);
+            float o0 = 0, o1 = 0, o2 = 0, o3 = 0;
+#pragma unroll 1
+            for (int s = 0; s < p.splits; s++) {
+                const float2 a = unpack_halves(value[s].x), b = unpack_halves(value[s].y);
+                o0 += weight[s] * a.x, o1 += weight[s] * a.y, o2 += weight[s] * b.x, o3 += weight[s] * b.y;
             }
-            if (split == 0 && i < total) f(low + (i >> p.split_log2), pack_halves(o0 / sum, o1 / sum), pack_halves(o2 / sum, o3 / sum));
+            const uint2 out = make_uint2(pack_halves(o0, o1), pack_halves(o2, o3));
+            if (all) {
+                ((uint2*)x)[i] = out;
+            } else {
+                u64* to = (u64*)published + 2 * (low + i);
+                store_word(to, tagged(out.x, tag));
+                store_word(to + 1, tagged(out.y, tag));
+            }
         }
     }
+    if (!all && needed) gather(published, quads, nullptr, 0, tag, WAIT_ATTENTION, (uint2*)x);
+    sync_consumers();  // the scratch may be used again
 }

@@ -66,37 +66,31 @@ __device__ __forceinline__ u32 poll_word(const u64* p, u32 tag, int what, u32 in
     }
     return (u32)v;
 }
-__device__ __forceinline__ void poll_two(const u64* p, u64 a, u64 b, u32 tag, int what, u32 index, u32& x, u32& y) {
-    u32 spins = 0;
-    while (tag_of(a) != tag || tag_of(b) != tag) {
-        if (give_up(spins, what, index, tag, tag_of(a) != tag ? tag_of(a) : tag_of(b))) {
-            a = b = 0;
-            break;
-        }
-        load_two_words(p, a, b);
-    }
-    x = (u32)a;
-    y = (u32)b;
-}
-
-// Calls f(i, low, high) for each of n cells of two words, BATCH loads in flight a thread.
-template <int BATCH, class F>
-__device__ __forceinline__ void gather_cells(const u64* cells, int n, u32 tag, int what, F f) {
-    for (int base = threadIdx.x; base < n; base += BATCH * THREADS) {
+// Two runs of cells (two words each) to shared memory, 8 bytes a cell, the second behind the first. All consumer
+// threads; no barrier after. One loop with one exit: code that runs once a phase is paid for by the byte, in
+// misses of the instruction cache.
+__device__ __noinline__ void gather(const u64* from, int cells, const u64* from2, int cells2, u32 tag, int what, uint2* to) {
+    constexpr int BATCH = 4;
+    const int all = cells + cells2;
+#pragma unroll 1
+    for (int base = threadIdx.x; base < all; base += BATCH * THREADS) {
         u64 a[BATCH], b[BATCH];
+        u32 spins = 0, wrong;
+        do {
+            wrong = 0;
 #pragma unroll
-        for (int j = 0; j < BATCH; j++) {
-            int i = base + j * THREADS;
-            if (i < n) load_two_words(cells + 2 * i, a[j], b[j]);
-        }
-#pragma unroll
-        for (int j = 0; j < BATCH; j++) {
-            int i = base + j * THREADS;
-            if (i < n) {
-                u32 x, y;
-                poll_two(cells + 2 * i, a[j], b[j], tag, what, i, x, y);
-                f(i, x, y);
+            for (int j = 0; j < BATCH; j++) {
+                const int i = base + j * THREADS;
+                a[j] = b[j] = (u64)tag << 32;
+                if (i < all) load_two_words(i < cells ? from + 2 * i : from2 + 2 * (i - cells), a[j], b[j]);
             }
+#pragma unroll
+            for (int j = 0; j < BATCH; j++) wrong |= (tag_of(a[j]) ^ tag) | (tag_of(b[j]) ^ tag);
+        } while (wrong && !give_up(spins, what, base, tag, wrong ^ tag));
+#pragma unroll
+        for (int j = 0; j < BATCH; j++) {
+            const int i = base + j * THREADS;
+            if (i < all) to[i] = make_uint2((u32)a[j], (u32)b[j]);
         }
     }
 }

@@ -79,6 +79,7 @@ __device__ void reduce_over_blocks(HeadScratch& s, u32 mine, int parity, u32 tag
     if (tid < 16) store_word(words + blockIdx.x * 16 + tid, tagged(mine, tag));
     u32 count = 0;
     float mass = 0;
+#pragma unroll 1
     for (int block = tid >> 4; block < p.blocks; block += 16) {
         const u32 v = poll_word(words + block * 16 + b, tag, WAIT_THRESHOLD, block);
         if (KIND == ADD_COUNTS) count += v;
@@ -90,6 +91,7 @@ __device__ void reduce_over_blocks(HeadScratch& s, u32 mine, int parity, u32 tag
     if (tid < 16) {
         count = 0;
         mass = 0;
+#pragma unroll 1
         for (int g = 0; g < 16; g++) {
             const u32 v = s.part[g][tid];
             if (KIND == ADD_COUNTS) count += v;
@@ -112,6 +114,7 @@ __device__ __forceinline__ u32 block_counts(HeadScratch& s, const u32 (&v)[16]) 
     sync_consumers();
     u32 sum = 0;
     if (threadIdx.x < 16)
+#pragma unroll 1
         for (int w = 0; w < WARPS; w++) sum += s.warp_u[w][threadIdx.x];
     sync_consumers();
     return sum;
@@ -126,6 +129,7 @@ __device__ __forceinline__ u32 block_masses(HeadScratch& s, const float (&v)[16]
     sync_consumers();
     float sum = 0;
     if (threadIdx.x < 16)
+#pragma unroll 1
         for (int w = 0; w < WARPS; w++) sum += s.warp_f[w][threadIdx.x];
     sync_consumers();
     return __float_as_uint(sum);
@@ -135,10 +139,12 @@ __device__ __forceinline__ u32 block_masses(HeadScratch& s, const float (&v)[16]
 __device__ __noinline__ float threshold(HeadScratch& s, const float* z, int rows, u32 tag) {
     int round = 0;
     float local = -INFINITY;
+#pragma unroll 1
     for (int r = threadIdx.x; r < rows; r += THREADS) local = fmaxf(local, z[r]);
     u32 key = __reduce_max_sync(~0u, local == -INFINITY ? 0u : order_key(local));
     if ((threadIdx.x & 31) == 0) s.warp_u[threadIdx.x >> 5][0] = key;
     sync_consumers();
+#pragma unroll 1
     for (int i = 0; i < WARPS; i++) key = max(key, s.warp_u[i][0]);
     sync_consumers();
     reduce_over_blocks<MAXIMUM>(s, key, round & 1, tag + round);
@@ -152,8 +158,10 @@ __device__ __noinline__ float threshold(HeadScratch& s, const float* z, int rows
         u32 prefix = 0;
         u32 above = 0;  // ids with a larger prefix
         bool all = false;
+#pragma unroll 1
         for (int shift = 28; shift >= 0; shift -= 4) {
             u32 counts[16] = {};
+#pragma unroll 1
             for (int r = threadIdx.x; r < rows; r += THREADS) {
                 if (z[r] == -INFINITY) continue;
                 const u32 k = order_key(z[r]);
@@ -183,8 +191,10 @@ __device__ __noinline__ float threshold(HeadScratch& s, const float* z, int rows
     if (p.top_p < 1.0f) {  // the least z whose larger ones hold less than top_p of the mass
         u32 prefix = 0;
         float above = 0, goal = 0;
+#pragma unroll 1
         for (int shift = 28; shift >= 0; shift -= 4) {
             float masses[16] = {};
+#pragma unroll 1
             for (int r = threadIdx.x; r < rows; r += THREADS) {
                 if (z[r] == -INFINITY) continue;
                 const u32 k = order_key(z[r]);
@@ -234,6 +244,7 @@ __device__ __noinline__ Choice choose(HeadScratch& s, float* logits, float* z, i
     const bool filters = draws && (p.top_k > 0 || p.top_p < 1.0f || p.min_p > 0.0f);
     Mass mass = {-INFINITY, 0};
     u32 flags = 0;
+#pragma unroll 1
     for (int r = tid; r < rows; r += THREADS) {
         const float x = logits[r];
         const int id = first_id + r;
@@ -251,6 +262,7 @@ __device__ __noinline__ Choice choose(HeadScratch& s, float* logits, float* z, i
     }
     Best best = {-INFINITY, 0x7fffffff, 0};
     const u64 key = splitmix64(p.seed ^ splitmix64((u64)position));
+#pragma unroll 1
     for (int r = tid; r < rows; r += THREADS) {
         float v = z[r];
         if (v == -INFINITY || v < least) continue;
@@ -278,6 +290,7 @@ __device__ __noinline__ Choice choose(HeadScratch& s, float* logits, float* z, i
     }
     sync_consumers();
     if (tid == 0) {
+#pragma unroll 1
         for (int i = 1; i < WARPS; i++) {
             take_better(best, s.z[i], s.id[i], s.logit[i]);
             add_mass(mass, s.top[i], s.sum[i]);
@@ -294,25 +307,28 @@ __device__ __noinline__ Choice choose(HeadScratch& s, float* logits, float* z, i
     sync_consumers();
     if (tid < p.blocks) {
         const u64* from = (const u64*)p.cand + ((size_t)parity * p.blocks + tid) * 6;
-        u64 v[6];
-        u32 x[6];
+        u64 x[6];
+        u32 spins = 0, wrong;
+        do {
+            wrong = 0;
 #pragma unroll
-        for (int i = 0; i < 3; i++) load_two_words(from + 2 * i, v[2 * i], v[2 * i + 1]);
+            for (int i = 0; i < 6; i += 2) load_two_words(from + i, x[i], x[i + 1]);
 #pragma unroll
-        for (int i = 0; i < 3; i++)
-            poll_two(from + 2 * i, v[2 * i], v[2 * i + 1], tag, WAIT_CANDIDATES, tid, x[2 * i], x[2 * i + 1]);
-        s.z[tid] = __uint_as_float(x[0]);
+            for (int i = 0; i < 6; i++) wrong |= tag_of(x[i]) ^ tag;
+        } while (wrong && !give_up(spins, WAIT_CANDIDATES, tid, tag, wrong ^ tag));
+        s.z[tid] = __uint_as_float((u32)x[0]);
         s.id[tid] = (int)x[1];
-        s.logit[tid] = __uint_as_float(x[2]);
-        s.top[tid] = __uint_as_float(x[3]);
-        s.sum[tid] = __uint_as_float(x[4]);
-        s.flags[tid] = x[5];
+        s.logit[tid] = __uint_as_float((u32)x[2]);
+        s.top[tid] = __uint_as_float((u32)x[3]);
+        s.sum[tid] = __uint_as_float((u32)x[4]);
+        s.flags[tid] = (u32)x[5];
     }
     sync_consumers();
     // Every warp reduces all candidates alike, so that no further word is needed.
     best = {-INFINITY, 0x7fffffff, 0};
     mass = {-INFINITY, 0};
     flags = 0;
+#pragma unroll 1
     for (int i = lane; i < p.blocks; i += 32) {
         take_better(best, s.z[i], s.id[i], s.logit[i]);
         add_mass(mass, s.top[i], s.sum[i]);

@@ -26,38 +26,29 @@ struct Misc {  // shared memory, fixed size
 
 __device__ __forceinline__ float silu(float x) { return x / (1.0f + __expf(-x)); }
 
-// Reads a published stream into x and its sum of squares; W rows from `row`.
-template <int W>
-__device__ __noinline__ void gather_stream(const Place& me, char* x, Misc& misc, int row,
-                                              int rows, int parity, u32 tag) {
-    for (int w = 0; w < rows; w++) {
-        const u64* from = (const u64*)p.xbuf + ((size_t)(parity * p.lanes + me.lane) * W + row + w) * (p.dim / 2);
-        uint2* to = (uint2*)(x + w * p.x_stride * 2);
-        float square = 0;
-        gather_cells<4>(from, p.dim / 4, tag, WAIT_STREAM, [&](int i, u32 a, u32 b) {
-            to[i] = make_uint2(a, b);
-            const float2 f = unpack_halves(a), g = unpack_halves(b);
-            square += f.x * f.x + f.y * f.y + g.x * g.x + g.y * g.y;
-        });
-        square = warp_sum(square);
-        if ((threadIdx.x & 31) == 0) misc.squares[w][threadIdx.x >> 5] = square;
-    }
-    // columns past the matrix: zero, whatever an earlier phase left there
-    const int pad = p.shape[0].tiles * 32 - p.dim;
-    for (int i = threadIdx.x; i < rows * pad; i += THREADS) ((unsigned short*)x)[(i / pad) * p.x_stride + p.dim + i % pad] = 0;
-    sync_consumers();
-}
-template <int W, int WHAT>
-__device__ __noinline__ void gather_pairs(const u64* from, int values, int padded, char* x,
-                                             int rows, u32 tag) {
-    for (int w = 0; w < rows; w++) {
-        uint2* to = (uint2*)(x + w * p.x_stride * 2);
-        gather_cells<4>(from + (size_t)w * (values / 2), values / 4, tag, WHAT,
-                        [&](int i, u32 a, u32 b) { to[i] = make_uint2(a, b); });
-    }
-    const int pad = padded - values;
+// Zeroes the columns of x past `values`, whatever an earlier phase left there.
+__device__ __forceinline__ void pad_input(char* x, int values, int kind, int rows) {
+    const int pad = p.shape[kind].tiles * 32 - values;
+    if (pad == 0) return;
+#pragma unroll 1
     for (int i = threadIdx.x; i < rows * pad; i += THREADS) ((unsigned short*)x)[(i / pad) * p.x_stride + values + i % pad] = 0;
-    sync_consumers();
+}
+// Halves of one row from an exchange buffer into x and, if asked, their sum of squares into this warp's place.
+__device__ __noinline__ void gather_row(const u64* from, int values, u32 tag, int what, char* x, float* squares) {
+    gather(from, values / 4, nullptr, 0, tag, what, (uint2*)x);
+    if (!squares) return;
+    float square = 0;
+#pragma unroll 1
+    for (int i = threadIdx.x; i < values / 4; i += THREADS) {  // what this thread has just written
+        const uint2 v = ((const uint2*)x)[i];
+        const float2 f = unpack_halves(v.x), g = unpack_halves(v.y);
+        square += f.x * f.x + f.y * f.y + g.x * g.x + g.y * g.y;
+    }
+    square = warp_sum(square);
+    if ((threadIdx.x & 31) == 0) squares[threadIdx.x >> 5] = square;
+}
+__device__ __forceinline__ const u64* stream_words(const Place& me, int parity, int row) {
+    return (const u64*)p.xbuf + ((size_t)(parity * p.lanes + me.lane) * p.width + row) * (p.dim / 2);
 }
 
 __device__ __forceinline__ float mean_square(const Misc& misc, int w) {
@@ -105,10 +96,12 @@ __device__ void help(Misc& misc, float* late, const u32* schedule) {
                 if (*quit) return;
             const u64* slot = (const u64*)p.obuf + ((size_t)(pass & 1) * modules + step.late) * p.lanes * W * p.dim;
             const u32 tag = tag0 + step.late;
+#pragma unroll 1
             for (int i = lane; i < rows * dim_rows; i += 32) {
                 const int w = W == 1 ? 0 : i / dim_rows, row = i - w * dim_rows;
                 const u64* from = slot + (size_t)w * p.dim + dim_first + row;
                 float sum = 0;
+#pragma unroll 1
                 for (int j0 = 0; j0 < p.lanes; j0 += 8) {
                     u64 v[8];
 #pragma unroll
@@ -136,87 +129,47 @@ __device__ void help(Misc& misc, float* late, const u32* schedule) {
     }
 }
 
-// The attention of a row from its splits, into x as halves [rows][heads*h].
-template <int W>
-__device__ __noinline__ void combine(const Place& me, char* x, int rows, int at0, int window, bool needed, u32 tag) {
-    const int width = p.heads * p.head_dim, padded = p.shape[1].tiles * 32;
-    if (p.direct_combine) {  // every block merges everything: one exchange less
-        if (needed) {
-            for (int w = 0; w < rows; w++) {
-                uint2* to = (uint2*)(x + w * p.x_stride * 2);
-                merge_splits<W>(me, w, at0 + w, window, 0, width / 4, tag, [&](int quad, u32 a, u32 b) { to[quad] = make_uint2(a, b); });
-            }
-            const int pad = padded - width;
-            for (int i = threadIdx.x; i < rows * pad; i += THREADS)
-                ((unsigned short*)x)[(i / pad) * p.x_stride + width + i % pad] = 0;
-        }
-        sync_consumers();
-        return;
-    }
-    const int low = (int)((long long)me.rank * (width / 4) / p.group), high = (int)((long long)(me.rank + 1) * (width / 4) / p.group);
-    for (int w = 0; w < rows; w++) {
-        u64* to = (u64*)p.abuf + (size_t)(me.lane * W + w) * (width / 2);
-        merge_splits<W>(me, w, at0 + w, window, low, high, tag, [&](int quad, u32 a, u32 b) {
-            store_word(to + 2 * quad, tagged(a, tag));
-            store_word(to + 2 * quad + 1, tagged(b, tag));
-        });
-    }
-    if (needed)
-        gather_pairs<W, WAIT_ATTENTION>((const u64*)p.abuf + (size_t)me.lane * W * (width / 2), width, padded, x, rows, tag);
-    else
-        sync_consumers();
-}
-
 // Input of the head: the last row's stream of this lane, or what all lanes make of it. Returns what its products
 // are multiplied by. scale: of the published stream; first_inverse: of the embedding's norm, alike in every lane.
-template <int W>
-__device__ __noinline__ float head_input(const Place& me, char* x, const float* stream, Misc& misc, int last, int dim_first, int dim_rows,
+__device__ __noinline__ float head_input(const Place& me, char* x, const float* rows, Misc& misc, int last, int dim_first, int dim_rows,
                                          float scale, float first_inverse, u32 tag) {
-    const int tid = threadIdx.x, parity = (2 * p.layers - 1) & 1;
-    if (p.head_mode != 2) gather_stream<W>(me, x, misc, last, 1, parity, tag - 1);
-    const float inverse = p.head_mode == 2 ? 0.0f : rsqrtf(mean_square(misc, 0) + p.head_eps * scale * scale);
-    if (p.head_mode == 0) return inverse;
-    // the scale of the published stream times its inverse norm is the inverse norm of the stream itself;
-    // a plain sum leaves f16 room for growth
-    const float factor = p.head_mode == 1 ? scale * inverse / p.lanes : first_inverse / 32.0f;
-    const float* rows = stream + last * p.max_dim_rows;
-    for (int i = tid; i < dim_rows; i += THREADS)
+    float inverse = 0.0f, factor = first_inverse / 32.0f;  // a plain sum leaves f16 room for growth
+    if (p.head_mode != 2) {
+        gather_row(stream_words(me, 1, last), p.dim, tag - 1, WAIT_STREAM, x, misc.squares[0]);
+        pad_input(x, p.dim, 4, 1);
+        sync_consumers();
+        inverse = rsqrtf(mean_square(misc, 0) + p.head_eps * scale * scale);
+        if (p.head_mode == 0) return inverse;
+        factor = scale * inverse / p.lanes;  // the norm of the stream itself, a lane's part of the mean
+    }
+#pragma unroll 1
+    for (int i = threadIdx.x; i < dim_rows; i += THREADS)
         store_word((u64*)p.f1 + (size_t)me.lane * p.dim + dim_first + i, tagged(__float_as_uint(rows[i] * factor), tag));
     const int low = (int)((long long)blockIdx.x * (p.dim / 2) / p.blocks), high = (int)((long long)(blockIdx.x + 1) * (p.dim / 2) / p.blocks);
-    for (int i = low + tid; i < high; i += THREADS) {
+#pragma unroll 1
+    for (int i = low + threadIdx.x; i < high; i += THREADS) {
         float a = 0, b = 0;
+#pragma unroll 1
         for (int j = 0; j < p.lanes; j++) {
             const u64* from = (const u64*)p.f1 + (size_t)j * p.dim + 2 * i;
-            u64 va, vb;
-            u32 ba, bb;
-            load_two_words(from, va, vb);
-            poll_two(from, va, vb, tag, WAIT_HEAD, j, ba, bb);
-            a += __uint_as_float(ba);
-            b += __uint_as_float(bb);
+            a += __uint_as_float(poll_word(from, tag, WAIT_HEAD, j));
+            b += __uint_as_float(poll_word(from + 1, tag, WAIT_HEAD, j));
         }
         store_word((u64*)p.f2 + i, tagged(pack_halves(a, b), tag));
     }
-    uint2* to = (uint2*)x;
-    float square = 0;
     sync_consumers();
-    gather_cells<4>((const u64*)p.f2, p.dim / 4, tag, WAIT_HEAD, [&](int i, u32 c, u32 d) {
-        to[i] = make_uint2(c, d);
-        const float2 f = unpack_halves(c), g = unpack_halves(d);
-        square += f.x * f.x + f.y * f.y + g.x * g.x + g.y * g.y;
-    });
-    square = warp_sum(square);
-    if ((tid & 31) == 0) misc.squares[0][tid >> 5] = square;
-    for (int i = p.dim + tid; i < p.shape[4].tiles * 32; i += THREADS) ((unsigned short*)x)[i] = 0;
+    gather_row((const u64*)p.f2, p.dim, tag, WAIT_HEAD, x, misc.squares[0]);
+    pad_input(x, p.dim, 4, 1);
     sync_consumers();
     return p.head_mode == 1 ? 1.0f : rsqrtf(mean_square(misc, 0) + p.head_eps * factor * factor);
 }
 
 // The rows' embeddings as the first input, this block's rows of the residual, the rows' RoPE turns.
-template <int W>
 __device__ __noinline__ void read_embedding(char* x, float* stream, float2* rope, Misc& misc, int w, int id, int at, int dim_first, int dim_rows) {
     const u32* row = (const u32*)p.embed + (size_t)id * (p.dim / 2);
     u32* to = (u32*)(x + w * p.x_stride * 2);
     float square = 0;
+#pragma unroll 1
     for (int i = threadIdx.x; i < p.dim / 2; i += THREADS) {
         const u32 v = row[i];
         const float2 f = unpack_halves(v);
@@ -226,10 +179,9 @@ __device__ __noinline__ void read_embedding(char* x, float* stream, float2* rope
     }
     square = warp_sum(square);
     if ((threadIdx.x & 31) == 0) misc.squares[w][threadIdx.x >> 5] = square;
+#pragma unroll 1
     for (int i = threadIdx.x; i < p.head_dim / 2; i += THREADS)
         rope[w * (p.head_dim / 2) + i] = ((const float2*)p.rope)[(size_t)at * (p.head_dim / 2) + i];
-    const int pad = p.shape[0].tiles * 32 - p.dim;
-    for (int i = threadIdx.x; i < pad; i += THREADS) ((unsigned short*)x)[w * p.x_stride + p.dim + i] = 0;
 }
 
 template <int W>
@@ -258,12 +210,15 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
         const u32 tag0 = p.tag_base + pass * (modules + 64);
         u64* out_slots = (u64*)p.obuf + (size_t)(pass & 1) * modules * p.lanes * W * p.dim;
         float first_inverse = 1.0f, head_inverse = 1.0f;
+#pragma unroll 1
         for (int w = 0; w < rows; w++)
-            read_embedding<W>(x, stream, rope, misc, w, feeding ? ((const int*)p.pending)[fed + w] : token, at0 + w, dim_first, dim_rows);
+            read_embedding(x, stream, rope, misc, w, feeding ? ((const int*)p.pending)[fed + w] : token, at0 + w, dim_first, dim_rows);
 #pragma unroll
         for (int w = 0; w < W; w++) scale[w] = 1.0f;
+        pad_input(x, p.dim, 0, rows);
         sync_consumers();
         Step step;
+#pragma unroll 1
         for (int phase = 0; phase < 4 * p.layers + (heads ? 1 : 0); phase++) {
             const int kind = phase == 4 * p.layers ? 4 : phase & 3, module = phase >> 1, layer = phase >> 2;
             const u32 tag = tag0 + module;
@@ -272,26 +227,36 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
             if (kind == 0 || kind == 2) {
                 step = ((const Step*)p.steps)[module];
                 if (tid == 0) *(volatile int*)&misc.module = (int)pass * modules + module;
-                if (module > 0) gather_stream<W>(me, x, misc, 0, rows, (module - 1) & 1, tag - 1);
+                if (module > 0) {
+#pragma unroll 1
+                    for (int w = 0; w < rows; w++)
+                        gather_row(stream_words(me, (module - 1) & 1, w), p.dim, tag - 1, WAIT_STREAM, x + w * p.x_stride * 2, misc.squares[w]);
+                    pad_input(x, p.dim, 0, rows);
+                    sync_consumers();
+                }
 #pragma unroll
                 for (int w = 0; w < W; w++)
                     if (w < rows) inverse[w] = rsqrtf(mean_square(misc, w) + p.eps * scale[w] * scale[w]);
                 if (module == 0) first_inverse = pick<W>(inverse, rows - 1);
             } else if (kind == 4) {
-                head_inverse = head_input<W>(me, x, stream, misc, rows - 1, dim_first, dim_rows, pick<W>(scale, rows - 1), first_inverse, tag);
+                head_inverse = head_input(me, x, stream + (rows - 1) * p.max_dim_rows, misc, rows - 1, dim_first, dim_rows, pick<W>(scale, rows - 1), first_inverse, tag);
             } else {
-                if (kind == 1 && me.rank < p.kv_heads * p.splits) attend<W>(me, sm + p.off_attn, rope, layer, rows, at0, step.window, tag);
+                if (kind == 1 && me.rank < p.kv_heads * p.splits) attend(me, sm + p.off_attn, rope, layer, rows, at0, step.window, tag);
                 MARK(12);
                 // The stream is published on the scale that makes its last norm 1: no value leaves f16's range.
 #pragma unroll
                 for (int w = 0; w < W; w++)
                     if (w < rows) scale[w] *= inverse[w];
-                if (kind == 1)
-                    combine<W>(me, x, rows, at0, step.window, units > 0, tag);
-                else if (units)
-                    gather_pairs<W, WAIT_HIDDEN>((const u64*)p.hbuf + (size_t)me.lane * W * (p.ffn / 2), p.ffn, p.shape[3].tiles * 32, x, rows, tag);
-                else
-                    sync_consumers();
+#pragma unroll 1
+                for (int w = 0; w < rows; w++) {
+                    char* to = x + w * p.x_stride * 2;
+                    if (kind == 1)
+                        combine(me, sm + p.off_attn, to, w, units > 0, tag);
+                    else if (units)
+                        gather_row((const u64*)p.hbuf + ((size_t)me.lane * W + w) * (p.ffn / 2), p.ffn, tag, WAIT_HIDDEN, to, nullptr);
+                }
+                pad_input(x, kind == 1 ? p.heads * p.head_dim : p.ffn, kind, rows);
+                sync_consumers();
             }
             MARK(kind);
             const int warps = p.shape[kind].warps;
@@ -305,12 +270,14 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
             multiply<W>(cursor, kind, units, x, red, [&](int u0, int n, const float* partial) {
                 if (kind == 0) {  // q, k and v to the blocks that attend
                     const float* bias = p.bias ? (const float*)p.bias + (size_t)(layer * p.lanes + me.lane) * p.qkv_rows : nullptr;
+#pragma unroll 1
                     for (int i = tid; i < rows * n * 8; i += THREADS) {
                         const int w = W == 1 ? 0 : i / (n * 8), local = i - w * n * 8, row = first + u0 * 8 + local;
                         const float y = row_sum<W>(partial, local, w, warps) * pick<W>(inverse, w) + (bias ? bias[row] : 0.0f);
                         store_word((u64*)p.qbuf + (size_t)(me.lane * W + w) * p.qkv_rows + row, tagged(__float_as_uint(y), tag));
                     }
                 } else if (kind == 2) {  // hidden values, two from four rows
+#pragma unroll 1
                     for (int i = tid; i < rows * n * 2; i += THREADS) {
                         const int w = W == 1 ? 0 : i / (n * 2), pair = i - w * n * 2;
                         const float k = pick<W>(inverse, w);
@@ -320,6 +287,7 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
                         store_word(to, tagged(pack_halves(silu(g0) * v0, silu(g1) * v1), tag));
                     }
                 } else if (kind == 4) {
+#pragma unroll 1
                     for (int i = tid; i < n * 8; i += THREADS) {
                         const int row = first + u0 * 8 + i;
                         const float y = row < p.head_rows ? row_sum<W>(partial, i, 0, warps) * head_inverse : -INFINITY;
@@ -328,6 +296,7 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
                     }
                 } else {  // o: land it on the stream, publish that
                     u64* slot = out_slots + (size_t)module * p.lanes * W * p.dim;
+#pragma unroll 1
                     for (int i = tid; i < rows * n * 4; i += THREADS) {
                         const int w = W == 1 ? 0 : i / (n * 4), pair = i - w * n * 4;
                         const int local = u0 * 8 + 2 * pair, row = dim_first + local;
@@ -345,6 +314,7 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
                         }
                         if (step.others != 0.0f) {
                             float y0 = 0, y1 = 0;
+#pragma unroll 1
                             for (int j = 0; j < p.lanes; j++) {
                                 if (j == me.lane) continue;
                                 const u64* from = slot + ((size_t)j * W + w) * p.dim + row;
@@ -393,6 +363,7 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
         else if (c.id < 0)
             reason = FAILED_NO_ID;
         else {
+#pragma unroll 1
             for (int i = 0; i < p.n_stop; i++)
                 if (((const int*)p.stop_ids)[i] == c.id) reason = STOP_ID;
             if (reason == RUNNING && sampled + 1 >= p.max_tokens) reason = LENGTH;
@@ -452,6 +423,7 @@ __device__ void decode(char* sm) {
         for (int i = 0; i < 4; i++) zeros[i] = 0;
         ring_init(ring);
     }
+#pragma unroll 1
     for (int i = threadIdx.x; i < phases; i += blockDim.x) schedule[i] = ((const u32*)p.schedule)[blockIdx.x * phases + i];
     __syncthreads();
     const int warp = threadIdx.x >> 5;

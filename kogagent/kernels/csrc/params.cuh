@@ -41,8 +41,8 @@ struct Params {
     u64 kv;          // f16 [N][2][lanes*K][capacity][h]
     // exchange buffers, tagged words of 8 bytes
     u64 xbuf;        // [2][lanes][W][D/2]     stream, f16 pairs
-    u64 qbuf;        // [lanes][W][R]          q, k, v, f32
-    u64 pbuf;        // [lanes][W][H][S][h/2]  attention of one split, f16 pairs
+    u64 qbuf;        // [lanes][W][R]          for each kv head its q, k, v, f32
+    u64 pbuf;        // [lanes][W][H*h/4][S][2]  attention of one split, f16 pairs
     u64 sbuf;        // [lanes][W][H][S]       its log2 of the sum of exponentials, f32
     u64 abuf;        // [lanes][W][H*h/2]      attention, f16 pairs
     u64 hbuf;        // [lanes][W][F/2]        hidden, f16 pairs
@@ -79,6 +79,6 @@ struct Params {
     int n_stop, n_pending, position, max_tokens, want_head, legal_ids;
     u32 tag_base, epoch;
     float temperature, top_p, min_p, penalty;
-    int top_k, pad0;
+    int top_k, width;
     Shape shape[5];            // qkv, out, gate and up, down, head
 };
