@@ -93,6 +93,7 @@ def test_ids_are_those_of_transformers_for_any_text(
     pairs: dict[str, tuple[Tokenizer, Any]], name: str, text: str
 ) -> None:
     ours, theirs = pairs[name]
+    assume(not any(special in text for special in ours.special_tokens))  # text to us, ids to transformers
     assert ours.encode(text) == ids_of(theirs, text)
 
 
