@@ -296,6 +296,30 @@ async def test_a_plan_that_ends_the_turn_is_the_answer(stage: Callable[..., Stag
     assert end_of(after).usage.prefilled_tokens < 60
 
 
+@pytest.mark.parametrize("choice", ["required", "weather", "ping"])
+async def test_a_model_that_ends_its_turn_in_the_plan_still_makes_a_required_call(
+    stage: Callable[..., Stage], choice: str
+) -> None:
+    one = stage("Nothing to do.")
+    events = await one.turn(ASK, plan_tokens=60, tool_choice=choice)
+    assert plan_of(events) == "Nothing to do."
+    assert text_of(events) == ""
+    calls = calls_of(events)
+    assert calls and all(c.complete and (choice == "required" or c.name == choice) for c in calls)
+    for call in calls:
+        json.loads(call.arguments)
+
+
+async def test_a_model_that_ends_its_turn_in_the_plan_still_writes_the_asked_object(
+    stage: Callable[..., Stage],
+) -> None:
+    schema = {"type": "object", "properties": {"warm": {"type": "boolean"}}, "required": ["warm"]}
+    one = stage("Nothing to do.")
+    events = await one.turn(ASK, plan_tokens=60, output_schema=schema, tools=())
+    assert plan_of(events) == "Nothing to do."
+    assert set(json.loads(text_of(events))) == {"warm"}
+
+
 async def test_turning_forced_runs_or_the_grammar_off_changes_the_cost_and_not_the_call(
     stage: Callable[..., Stage],
 ) -> None:

@@ -262,7 +262,8 @@ class ModelTurn:
         self._counters += stream.counters
         plan = "".join(self._said)
         tokenizer = self._model._tokenizer
-        if self._plan_end in tokenizer.end_ids:
+        ended = self._plan_end in tokenizer.end_ids
+        if ended and self._request.tool_choice in ("auto", "none") and self._request.output_schema is None:
             # The model has nothing to do and has said so: what it wrote is its answer.
             self._tell(TextDelta(plan))
             self._answered = (plan,)
@@ -272,7 +273,7 @@ class ModelTurn:
             self._session.rewind(len(self._prompt))
         else:
             self._session.rewind(len(self._prompt) + self._plan_kept)
-            at_call = self._plan_end is not None or self._plan.found not in (None, "\n")
+            at_call = (self._plan_end is not None and not ended) or self._plan.found not in (None, "\n")
             glue = self._plan_cut + ("" if at_call else "\n")
             ids = tokenizer.encode_continuing(glue) if glue else []
             self._session.append(ids)
