@@ -23,7 +23,7 @@ from kogagent.spec import ModelSpec
 if TYPE_CHECKING:
     import torch
 
-THREADS = 320
+THREADS = 384
 _WAITS = (
     "",
     "weights",
@@ -100,6 +100,7 @@ class Monokernel:
         max_pending: int = 64,
         deadline_s: float = 4.0,
         profile: bool = False,
+        defines: tuple[str, ...] = (),
     ) -> None:
         import torch
 
@@ -112,7 +113,7 @@ class Monokernel:
         device = tensors["embed"].device
         self._torch, self._cupy, self._device = torch, cupy, device
         major, minor = torch.cuda.get_device_capability(device)
-        made = build("monokernel.cu", major * 10 + minor, ("KOGAGENT_PROFILE",) if profile else ())
+        made = build("monokernel.cu", major * 10 + minor, (*defines, "KOGAGENT_PROFILE") if profile else defines)
         self._module = cupy.RawModule(path=str(made.path), enable_cooperative_groups=True)
         self._kernel = self._module.get_function(f"decode_{width}")
         self._kernel.max_dynamic_shared_size_bytes = layout.shared_bytes

@@ -136,7 +136,6 @@ def plan(
     # Every block must have hidden rows in each layer: that is what keeps a block from falling behind by more
     # than the double buffers hold.
     group = min(sms // lanes, ffn // 4)
-    blocks = lanes * group
     head_mode = 0 if lanes == 1 or spec.head == "vocab_parallel" else 1 if spec.head == "replicate" else 2
     head_grid = head_mode != 0 or lanes == 1
     head_rows = spec.vocab_size if head_grid else spec.vocab_size // lanes
@@ -155,31 +154,41 @@ def plan(
     rep, h = heads // kv_heads, spec.head_dim
     direct = attention // 4 * splits <= DIRECT_COMBINE_CELLS
     quads = attention // 4 if direct else -(-attention // 4 // group) + 1
-    attend = width * (rep + 3) * h * 4 + WARPS * h * 4 + WARPS * 8
-    merge = quads * splits * 8 + heads * splits * 4
-    sizes = {
-        "x": width * x_stride * 2,
-        "attn": max(attend, merge, HEAD_SCRATCH),
-        "red": 2 * BATCH_UNITS * ROWS * WARPS * width * 4,
-        "stream": width * max_dim_rows * 4,
-        "late": 2 * width * max_dim_rows * 4,
-        "logits": max_head_rows * 4,
-        "z": max_head_rows * 4,
-        "rope": width * h * 4,
-        "schedule": (4 * spec.n_layers + 1) * 4,
-        "misc": MISC,
-    }
-    sizes = {name: -(-size // 128) * 128 for name, size in sizes.items()}
-    room = shared_limit - 256 - sum(sizes.values())  # 256: the kernel's static variables
+
+    def regions(rows: int) -> dict[str, int]:
+        """Shared memory beside the ring, bytes."""
+        attend = rows * (rep + 3) * h * 4 + WARPS * h * 4 + WARPS * 8
+        merge = quads * splits * 8 + heads * splits * 4
+        sizes = {
+            "x": rows * x_stride * 2,
+            "attn": max(attend, merge, HEAD_SCRATCH),
+            "red": 2 * BATCH_UNITS * ROWS * WARPS * rows * 4,
+            "stream": rows * max_dim_rows * 4,
+            "late": 2 * rows * max_dim_rows * 4,
+            "logits": max_head_rows * 4,
+            "z": max_head_rows * 4,
+            "rope": rows * h * 4,
+            "schedule": (4 * spec.n_layers + 1) * 4,
+            "misc": MISC,
+        }
+        return {name: -(-size // 128) * 128 for name, size in sizes.items()}
+
+    def room(rows: int) -> int:  # 256: the kernel's static variables
+        return (shared_limit - 256 - sum(regions(rows).values())) // TILE_BYTES
+
     weights = [
         t * u * (spec.n_layers if i < 4 else 1) for i, (t, u) in enumerate(zip(tiles, units, strict=True))
     ]
-    stage_tiles, fits = _stage(room // TILE_BYTES, tiles, weights)
+    # Every width cuts its stages alike, so that sums are taken in the same order: widths agree to the bit.
+    stage_tiles = _stage(room(1), tiles, weights)
+    fits = min(room(width) // stage_tiles, MAX_STAGES)
     if fits < 2:
         raise ConfigError(
-            f"{spec.name or 'the model'}: {room} bytes of shared memory are left for weights, too few"
+            f"{spec.name or 'the model'}: the inputs of {width} rows leave {room(width) * TILE_BYTES} bytes of "
+            "shared memory for weights, too few"
         )
     stages = min(fits, stages) if stages else fits
+    sizes = regions(width)
     offsets, at = {}, stages * stage_tiles * TILE_BYTES
     for name, size in sizes.items():
         offsets[name] = at
@@ -225,9 +234,9 @@ def _shape(tiles: int, stage_tiles: int) -> Shape:
     return Shape(tiles, tiles, 1, per_stage, min((1, 2, 4, 8), key=rounds))
 
 
-def _stage(room_tiles: int, tiles: list[int], weights: list[int]) -> tuple[int, int]:
-    """(tiles of a stage, stages): the cut that keeps most bytes in flight, the smaller stage among equals."""
-    best = (0.0, 0, 0)
+def _stage(room_tiles: int, tiles: list[int], weights: list[int]) -> int:
+    """Tiles of a stage: the cut that keeps most bytes in flight, the smaller stage among equals."""
+    best = (0.0, 48)
     for size in range(48, 129):
         stages = min(room_tiles // size, MAX_STAGES)
         used = 0.0
@@ -236,8 +245,8 @@ def _stage(room_tiles: int, tiles: list[int], weights: list[int]) -> tuple[int, 
             used += weight * (shape.per_stage * t if shape.parts == 1 else t / shape.parts)
         flight = stages * used / sum(weights)
         if flight > best[0] * 1.02:
-            best = (flight, size, stages)
-    return best[1], best[2]
+            best = (flight, size)
+    return best[1]
 
 
 def _schedule(

@@ -73,8 +73,8 @@ def gpu_random(spec, seed=0):
         out[n] = t
     return out
 
-def speed(spec, contexts=(512,), n=200, profile=False):
-    t0 = time.time(); w = gpu_random(spec); k = make(spec, w, profile=profile); l = k.layout
+def speed(spec, contexts=(512,), n=200, profile=False, defines=()):
+    t0 = time.time(); w = gpu_random(spec); k = make(spec, w, profile=profile, defines=defines); l = k.layout
     kv = torch.randn((spec.n_layers, 2, spec.n_kv_heads, spec.context, spec.head_dim), dtype=torch.float16, device="cuda")
     for c in contexts:
         best = []
@@ -85,7 +85,7 @@ def speed(spec, contexts=(512,), n=200, profile=False):
         print(f"{spec.name} ctx {c}: {rate:.1f} tok/s {1e6/rate:.1f} us, {rate*(spec.streamed_bytes()+spec.kv_bytes(c))/1e12:.3f} TB/s group {l.group} stage {l.stage_bytes}x{l.stages} splits {l.splits} (build {time.time()-t0:.1f}s)", flush=True)
         if profile:
             pr = k.profile() / len(out) / 1.755e3
-            names = {0: "gather_x", 5: "qkv", 12: "attend", 1: "combine", 6: "out", 2: "gather_x2", 7: "gate_up", 3: "gather_h", 8: "down", 4: "head_in", 9: "head", 10: "choose"}
+            names = {0: "gather_x", 5: "qkv", 12: "attend", 1: "combine", 6: "out", 2: "gather_x2", 7: "gate_up", 3: "gather_h", 8: "down", 4: "head_in", 9: "head", 10: "choose", 13: "ring_wait", 14: "land_epi", 15: "other_epi"}
             print("  us/token min/mean/max: " + " ".join(f"{m} {pr[:, i].min():.0f}/{pr[:, i].mean():.0f}/{pr[:, i].max():.0f}" for i, m in names.items()), flush=True)
     del k, kv, w; torch.cuda.empty_cache()
 
@@ -105,6 +105,8 @@ if __name__ == "__main__":
         if "speed" in what:
             speed(R(LANEFORMER_2B, head="vocab_parallel"), (512, 3500)); speed(R(LANEFORMER_2B, head="replicate"), (512,))
             for s in (LLAMA1B, QWEN06, SMOL): speed(s, (512, 4096))
+        if "nowait" in what:
+            speed(R(LANEFORMER_2B, head="vocab_parallel"), (512,), profile=True, defines=("KOGAGENT_NO_WAITS",))
         if "profile" in what:
             for s in (R(LANEFORMER_2B, head="vocab_parallel"), LLAMA1B): speed(s, (512,), profile=True)
     except Exception as e:

@@ -107,7 +107,7 @@ __device__ __forceinline__ void turn(const Place& me, const AttentionScratch& s,
 }
 
 // q, and k and v where they are this split's, of every row that sees some of its keys; into shared memory.
-__device__ __noinline__ void read_qkv(const Place& me, const AttentionScratch& s, const float2* rope, int layer, int rows, int at0, int window,
+__device__ __forceinline__ void read_qkv(const Place& me, const AttentionScratch& s, const float2* rope, int layer, int rows, int at0, int window,
                                       int kv_head, int split, u32 tag) {
     const int h = p.head_dim, rep = p.heads / p.kv_heads;
 #pragma unroll 1
@@ -200,7 +200,7 @@ __device__ __forceinline__ void publish_split(const Place& me, const AttentionSc
 
 // The attention phase of this block: softmax-weighted values of its (kv head, split) items, row by row. The first
 // keys are on their way before q has come.
-__device__ __noinline__ void attend(const Place& me, char* scratch, const float2* rope, int layer, int rows, int at0, int window, u32 tag) {
+__device__ __forceinline__ void attend(const Place& me, char* scratch, const float2* rope, int layer, int rows, int at0, int window, u32 tag) {
     const AttentionScratch s = attention_scratch(scratch, rows);
     const int h = p.head_dim, rep = p.heads / p.kv_heads, warp = threadIdx.x >> 5;
     const u32 values = (u32)p.lanes * p.kv_heads * p.capacity * (h / 8);  // 16-byte words between a key and its value
@@ -309,7 +309,7 @@ __device__ __noinline__ void attend(const Place& me, char* scratch, const float2
 
 // One row's attention from its splits into x, as halves. Every block merges all of it, or a slice that it
 // publishes and gathers again. scratch: values [quads][splits] as f16 quads, then weights [heads][splits].
-__device__ __noinline__ void combine(const Place& me, char* scratch, char* x, int w, bool needed, u32 tag) {
+__device__ __forceinline__ void combine(const Place& me, char* scratch, char* x, int w, bool needed, u32 tag) {
     const int h4 = p.head_dim / 4, quads = p.heads * h4;
     const bool all = p.direct_combine;
     const int low = all ? 0 : (int)((long long)me.rank * quads / p.group);

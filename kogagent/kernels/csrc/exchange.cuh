@@ -19,11 +19,23 @@ enum Wait {  // what a wait was for, as the host prints it
 extern "C" {
 __constant__ Params p;  // of this launch
 }
+#ifdef KOGAGENT_PROFILE
+__shared__ long long timed[16];  // cycles of thread 0
+#define TIMED(i, ...)                                         \
+    do {                                                      \
+        const long long before_ = clock64();                  \
+        __VA_ARGS__;                                          \
+        if (threadIdx.x == 0) timed[i] += clock64() - before_; \
+    } while (0)
+#else
+#define TIMED(i, ...) __VA_ARGS__
+#endif
+
 __shared__ int gone;   // a deadline was missed, here or in another block
 __shared__ u64 since;  // when this block began to wait
 
 // A wait that goes on: true once it is hopeless. Called every 1,024 polls, so that no wait reads a clock else.
-__device__ __noinline__ bool give_up_slow(u32 spins, int what, u32 index, u32 expected, u32 found) {
+__device__ __forceinline__ bool give_up_slow(u32 spins, int what, u32 index, u32 expected, u32 found) {
     if (*(volatile int*)&gone) return true;
     u32* dead = (u32*)p.dead;
     if (load_from_host(dead) == 0) {
@@ -69,7 +81,7 @@ __device__ __forceinline__ u32 poll_word(const u64* p, u32 tag, int what, u32 in
 // Two runs of cells (two words each) to shared memory, 8 bytes a cell, the second behind the first. All consumer
 // threads; no barrier after. One loop with one exit: code that runs once a phase is paid for by the byte, in
 // misses of the instruction cache.
-__device__ __noinline__ void gather(const u64* from, int cells, const u64* from2, int cells2, u32 tag, int what, uint2* to) {
+__device__ __forceinline__ void gather(const u64* from, int cells, const u64* from2, int cells2, u32 tag, int what, uint2* to) {
     constexpr int BATCH = 4;
     const int all = cells + cells2;
 #pragma unroll 1
@@ -86,6 +98,9 @@ __device__ __noinline__ void gather(const u64* from, int cells, const u64* from2
             }
 #pragma unroll
             for (int j = 0; j < BATCH; j++) wrong |= (tag_of(a[j]) ^ tag) | (tag_of(b[j]) ^ tag);
+#ifdef KOGAGENT_NO_WAITS
+            wrong = 0;
+#endif
         } while (wrong && !give_up(spins, what, base, tag, wrong ^ tag));
 #pragma unroll
         for (int j = 0; j < BATCH; j++) {

@@ -38,7 +38,7 @@ __device__ __forceinline__ void multiply_tiles(float (&c)[2][W > 4 ? 2 : 1][4], 
 // here on. A unit's columns are shared by p.shape[kind].warps warps; the others take the next units of the stage.
 // x: halves in shared memory, W rows p.x_stride apart, zero where the matrix is padded.
 template <int W>
-__device__ __noinline__ void multiply_batch(Cursor& cursor, int kind, int count, int left, const char* x, float* partial) {
+__device__ __forceinline__ void multiply_batch(Cursor& cursor, int kind, int count, int left, const char* x, float* partial) {
     constexpr int SETS = W > 4 ? 2 : 1;
     const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3;
     const int all = p.shape[kind].tiles, part_tiles = p.shape[kind].part_tiles, parts = p.shape[kind].parts,
@@ -58,7 +58,7 @@ __device__ __noinline__ void multiply_batch(Cursor& cursor, int kind, int count,
         for (int part = 0; part < parts; part++) {
             const int first = part * part_tiles;
             const int tiles = min(part_tiles, all - first);
-            if (in_stage == 0) ring_take(ring);
+            TIMED(13, if (in_stage == 0) ring_take(ring));
             if (unit < together) {
                 u32 a = smem_address(ring.data) + ring.slot * ring.stage_bytes + ((in_stage + unit) * all + column) * 512 + lane * 16;
                 u32 b = x_low + first * step, b2 = x_high + first * 64;

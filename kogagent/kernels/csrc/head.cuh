@@ -136,7 +136,7 @@ __device__ __forceinline__ u32 block_masses(HeadScratch& s, const float (&v)[16]
 }
 
 // Least z that top-k, top-p and min-p keep. z [rows] in shared memory, -inf where not legal.
-__device__ __noinline__ float threshold(HeadScratch& s, const float* z, int rows, u32 tag) {
+__device__ __forceinline__ float threshold(HeadScratch& s, const float* z, int rows, u32 tag) {
     int round = 0;
     float local = -INFINITY;
 #pragma unroll 1
@@ -237,7 +237,7 @@ __device__ __noinline__ float threshold(HeadScratch& s, const float* z, int rows
 }
 
 // The id of `position` from this block's logits [rows]: rows stand for ids first_id.. . All consumer threads.
-__device__ __noinline__ Choice choose(HeadScratch& s, float* logits, float* z, int first_id, int rows, int position,
+__device__ __forceinline__ Choice choose(HeadScratch& s, float* logits, float* z, int first_id, int rows, int position,
                          int parity, u32 aborted, u32 tag) {
     const int tid = threadIdx.x, warp = tid >> 5, lane = tid & 31;
     const bool draws = p.temperature > 0.0f;

@@ -34,7 +34,7 @@ __device__ __forceinline__ void pad_input(char* x, int values, int kind, int row
     for (int i = threadIdx.x; i < rows * pad; i += THREADS) ((unsigned short*)x)[(i / pad) * p.x_stride + values + i % pad] = 0;
 }
 // Halves of one row from an exchange buffer into x and, if asked, their sum of squares into this warp's place.
-__device__ __noinline__ void gather_row(const u64* from, int values, u32 tag, int what, char* x, float* squares) {
+__device__ __forceinline__ void gather_row(const u64* from, int values, u32 tag, int what, char* x, float* squares) {
     gather(from, values / 4, nullptr, 0, tag, what, (uint2*)x);
     if (!squares) return;
     float square = 0;
@@ -131,7 +131,7 @@ __device__ void help(Misc& misc, float* late, const u32* schedule) {
 
 // Input of the head: the last row's stream of this lane, or what all lanes make of it. Returns what its products
 // are multiplied by. scale: of the published stream; first_inverse: of the embedding's norm, alike in every lane.
-__device__ __noinline__ float head_input(const Place& me, char* x, const float* rows, Misc& misc, int last, int dim_first, int dim_rows,
+__device__ __forceinline__ float head_input(const Place& me, char* x, const float* rows, Misc& misc, int last, int dim_first, int dim_rows,
                                          float scale, float first_inverse, u32 tag) {
     float inverse = 0.0f, factor = first_inverse / 32.0f;  // a plain sum leaves f16 room for growth
     if (p.head_mode != 2) {
@@ -165,7 +165,7 @@ __device__ __noinline__ float head_input(const Place& me, char* x, const float* 
 }
 
 // The rows' embeddings as the first input, this block's rows of the residual, the rows' RoPE turns.
-__device__ __noinline__ void read_embedding(char* x, float* stream, float2* rope, Misc& misc, int w, int id, int at, int dim_first, int dim_rows) {
+__device__ __forceinline__ void read_embedding(char* x, float* stream, float2* rope, Misc& misc, int w, int id, int at, int dim_first, int dim_rows) {
     const u32* row = (const u32*)p.embed + (size_t)id * (p.dim / 2);
     u32* to = (u32*)(x + w * p.x_stride * 2);
     float square = 0;
@@ -202,6 +202,8 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
     int at0 = p.position, sampled = 0, fed = 0, token = 0, landed = 0;
 #ifdef KOGAGENT_PROFILE
     long long cycles[16] = {}, mark = clock64();
+    if (tid == 0)
+        for (int i = 0; i < 16; i++) timed[i] = 0;
 #endif
     for (u32 pass = 0;; pass++) {
         const bool feeding = fed < p.n_pending;
@@ -268,6 +270,9 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
                     if (give_up(spins, WAIT_LANES, step.late, tag0 + step.late, 0)) break;
             }
             multiply<W>(cursor, kind, units, x, red, [&](int u0, int n, const float* partial) {
+#ifdef KOGAGENT_PROFILE
+                const long long before = clock64();
+#endif
                 if (kind == 0) {  // q, k and v to the blocks that attend
                     const float* bias = p.bias ? (const float*)p.bias + (size_t)(layer * p.lanes + me.lane) * p.qkv_rows : nullptr;
 #pragma unroll 1
@@ -331,6 +336,9 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
                         store_word(to, tagged(pack_halves(x0 * k, x1 * k), tag));
                     }
                 }
+#ifdef KOGAGENT_PROFILE
+                if (tid == 0) timed[kind & 1 ? 14 : 15] += clock64() - before;
+#endif
             });
             if (lands) {
                 __syncwarp();
@@ -379,7 +387,7 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
     }
 #ifdef KOGAGENT_PROFILE
     if (tid == 0 && p.profile)
-        for (int i = 0; i < 16; i++) ((u64*)p.profile)[blockIdx.x * 16 + i] = cycles[i];
+        for (int i = 0; i < 16; i++) ((u64*)p.profile)[blockIdx.x * 16 + i] = cycles[i] + timed[i];
 #endif
 }
 
@@ -428,20 +436,21 @@ __device__ void decode(char* sm) {
     __syncthreads();
     const int warp = threadIdx.x >> 5;
     if (warp < WARPS) {
+        take_registers();
         consume<W>(sm, ring, misc);
         sync_consumers();
         if (threadIdx.x == 0) *(volatile int*)&misc.quit = 1;
-    } else if (warp == WARPS) {
-        produce<W>(ring, schedule, &misc.quit);
     } else {
-        help<W>(misc, (float*)(sm + p.off_late), schedule);
+        give_registers();
+        if (warp == WARPS) produce<W>(ring, schedule, &misc.quit);
+        if (warp == WARPS + 1) help<W>(misc, (float*)(sm + p.off_late), schedule);
     }
 }
 
 extern __shared__ __align__(128) char shared_memory[];
 
-extern "C" __global__ void __launch_bounds__((WARPS + 2) * 32, 1) decode_1() { decode<1>(shared_memory); }
-extern "C" __global__ void __launch_bounds__((WARPS + 2) * 32, 1) decode_4() { decode<4>(shared_memory); }
-extern "C" __global__ void __launch_bounds__((WARPS + 2) * 32, 1) decode_8() { decode<8>(shared_memory); }
+extern "C" __global__ void __launch_bounds__((WARPS + 4) * 32, 1) decode_1() { decode<1>(shared_memory); }
+extern "C" __global__ void __launch_bounds__((WARPS + 4) * 32, 1) decode_4() { decode<4>(shared_memory); }
+extern "C" __global__ void __launch_bounds__((WARPS + 4) * 32, 1) decode_8() { decode<8>(shared_memory); }
 
 #include "proof.cuh"  // static_asserts written by kernels/params.py

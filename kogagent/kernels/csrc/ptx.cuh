@@ -125,6 +125,15 @@ __device__ __forceinline__ float exp2_fast(float x) {
 }
 
 // ── threads ──
+// Registers move from the warps that stream to those that compute: nothing of these may live in local memory,
+// whose misses wait behind the weight stream. Both sides of one warpgroup branch must ask.
+#if __CUDA_ARCH__ == 900 || __CUDA_ARCH__ >= 1000
+__device__ __forceinline__ void take_registers() { asm volatile("setmaxnreg.inc.sync.aligned.u32 216;"); }
+__device__ __forceinline__ void give_registers() { asm volatile("setmaxnreg.dec.sync.aligned.u32 72;"); }
+#else
+__device__ __forceinline__ void take_registers() {}
+__device__ __forceinline__ void give_registers() {}
+#endif
 constexpr int WARPS = 8;             // that compute
 constexpr int THREADS = WARPS * 32;  // that compute
 __device__ __forceinline__ void sync_consumers() { asm volatile("bar.sync 1, %0;" ::"n"(THREADS) : "memory"); }
