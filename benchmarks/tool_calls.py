@@ -3,7 +3,8 @@
     python -m benchmarks.tool_calls laneformer-nano --sets held_out simple_python multiple parallel irrelevance
     python -m benchmarks.tool_calls smollm2-135m --sets simple_python --limit 100 --free
 
-Held-out requests come from benchmarks/data/held_out.jsonl, written by training.evaluate: names, parameters and
+Held-out requests come from benchmarks/data/held_out.jsonl, written by training.evaluate: names, parameters
+and
 phrasings that training never shows. BFCL questions are read from the installed package bfcl-eval (Apache-2.0,
 `pip install --no-deps bfcl-eval`); its Python types become JSON Schema types, dots in names underscores, and
 the score is this file's own. A set of calls asks for at least one call (tool_choice "required") under the
@@ -197,10 +198,14 @@ async def score_set(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("model", help="a known name, a checkpoint directory or a .gguf file")
     parser.add_argument("--sets", nargs="+", default=["held_out"], choices=["held_out", *BFCL])
-    parser.add_argument("--limit", type=int, default=0, help="the first so many questions of each set; 0: all")
+    parser.add_argument(
+        "--limit", type=int, default=0, help="the first so many questions of each set; 0: all"
+    )
     parser.add_argument("--free", action="store_true", help="without the grammar")
     parser.add_argument("--max-tokens", type=int, default=200)
     parser.add_argument("--device", default="auto")

@@ -1,4 +1,5 @@
-"""Rows of training tokens: conversations and prose packed to a fixed length. A shard is a pure function of its seed.
+"""Rows of training tokens: conversations and prose packed to a fixed length. A shard is a pure function of
+its seed.
 
 Stored ids are uint16 with two flag bits: TRAINED (the model learns to write it), IGNORED (it must not).
 """
@@ -57,8 +58,10 @@ class Packer:
         width = c.length + 1
         out = np.full((c.rows, width), END_OF_TEXT | IGNORED, dtype=np.uint16)
         n_prose = round(c.rows * c.prose)
+        border = round(len(self.prose) * (1 - PROSE_HELD_OUT))
+        low, high = (0, border - width) if c.split == "train" else (border, len(self.prose) - width)
         for row in range(n_prose):
-            start = rng.randrange(len(self.prose) - width)
+            start = rng.randrange(low, high)
             out[row] = self.prose[start : start + width]
         open_rows = [(row, 0) for row in range(n_prose, c.rows)]
         misses = 0
@@ -93,6 +96,7 @@ class Packer:
                     return ids
 
 
+PROSE_HELD_OUT = 0.02  # the end of the prose belongs to the test split
 AHEAD = 3  # shards a worker may have waiting
 
 
@@ -129,11 +133,12 @@ def prose_ids(prose: Path, tokenizer: Any) -> Ids:
     """All prose documents, joined by end of text."""
     with gzip.open(prose, "rt") as file:
         documents = file.read().split("\x00")
-    parts = []
-    for start in range(0, len(documents), 500):
-        for encoding in tokenizer.encode_batch(documents[start : start + 500], add_special_tokens=False):
-            parts.append(np.array([*encoding.ids, END_OF_TEXT], dtype=np.uint16))
-    return np.concatenate(parts)
+    encodings = (
+        encoding
+        for start in range(0, len(documents), 500)
+        for encoding in tokenizer.encode_batch(documents[start : start + 500], add_special_tokens=False)
+    )
+    return np.concatenate([np.array([*e.ids, END_OF_TEXT], dtype=np.uint16) for e in encodings])
 
 
 def main() -> None:

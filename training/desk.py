@@ -1,3 +1,4 @@
+# ruff: noqa: E501 -- sentences and tables are data: one a line reads better than wrapped ones
 """Agent-loop tasks over made-up files and tables: list, read, search, query, compute, convert.
 
 A World is drawn afresh for every conversation: its files, its tables, the names and descriptions of its tools,
@@ -685,8 +686,7 @@ def _tables(rng: random.Random, world: World) -> None:
         for c in rng.sample(list(NUMBERS), rng.randint(1, 3)):
             columns[c] = "int"
         table = Table(plural(group), group, columns, [])
-        for _ in range(rng.randint(3, 5)):
-            table.rows.append(_row(rng, kinds, columns))
+        _fill(rng, kinds, table, rng.randint(3, 5), {})
         group_names = [r[0] for r in table.rows]
         world.tables.append(table)
     for item in items[: rng.choice([1, 1, 2])]:
@@ -707,14 +707,24 @@ def _tables(rng: random.Random, world: World) -> None:
                 pools[c] = rng.sample(options, min(4, len(options)))
             elif columns[c] == "ref":
                 pools[c] = group_names
-        for _ in range(rng.randint(5, 14)):
-            table.rows.append(_row(rng, kinds, columns, pools))
+        _fill(rng, kinds, table, rng.randint(5, 14), pools)
         world.tables.append(table)
     db = sqlite3.connect(":memory:")
     for t in world.tables:
         db.execute(f"CREATE TABLE {t.name} ({', '.join(t.columns)})")
         db.executemany(f"INSERT INTO {t.name} VALUES ({', '.join('?' * len(t.columns))})", t.rows)
     world.db = db
+
+
+def _fill(rng: random.Random, kinds: Kinds, table: Table, count: int, pools: dict[str, list[str]]) -> None:
+    """At most `count` rows, no two of one name."""
+    key = next(i for i, kind in enumerate(table.columns.values()) if kind == "key")
+    seen: set[str] = set()
+    for _ in range(count):
+        row = _row(rng, kinds, table.columns, pools)
+        if row[key] not in seen:
+            seen.add(row[key])
+            table.rows.append(row)
 
 
 def _row(

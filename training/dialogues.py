@@ -1,3 +1,4 @@
+# ruff: noqa: E501 -- sentences and tables are data: one a line reads better than wrapped ones
 """Whole conversations: system text, tools, turns. What the model is trained on and tested with. Knows no tokens.
 
 Kinds of conversation: call (one turn of one or several calls), run (calls, results, answer, perhaps a second
@@ -561,10 +562,7 @@ class Writer:
 
     def decline(self, rng: random.Random) -> Conversation:
         asked = bind(self.smith.tool(rng))
-        if rng.random() < 0.6:
-            request = single(rng, asked).request
-        else:
-            request = self._plain_question(rng)
+        request = single(rng, asked).request if rng.random() < 0.6 else self._plain_question(rng)
         tools: dict[str, Tool] = {}
         for _ in range(rng.choice([1, 1, 1, 2, 3, 4])):
             t = bind(self.smith.tool(rng))

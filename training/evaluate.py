@@ -1,9 +1,11 @@
-"""Scores a checkpoint in the package's own engine on held-out conversations; writes the held-out request file.
+"""Scores a checkpoint in the package's own engine on held-out conversations; writes the held-out request
+file.
 
     python -m training.evaluate write --data build/nano --count 400      # benchmarks/data/held_out.jsonl
     python -m training.evaluate runs --data build/nano --model laneformer-nano --count 100
 
-`runs` plays agent-loop tasks of the test split to their end: the model's calls are run in the task's own world;
+`runs` plays agent-loop tasks of the test split to their end: the model's calls are run in the task's own
+world;
 a run is right when the final answer holds every expected value.
 """
 

@@ -1,3 +1,4 @@
+# ruff: noqa: E501 -- sentences and tables are data: one a line reads better than wrapped ones
 """Everyday tools with natural requests, as data. Each was written for this file; none comes from a benchmark.
 
 A family: names | description | parameters | requests. A parameter: name[?]:kind[:args] # description. In a request

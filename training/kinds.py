@@ -1,3 +1,4 @@
+# ruff: noqa: E501 -- sentences and tables are data: one a line reads better than wrapped ones
 """Kinds of argument: how each is named, described, typed, drawn, and spoken of. Knows no tools and no tokens.
 
 A name or phrase belongs to exactly one split, by its checksum: what the held-out split shows was never trained on.

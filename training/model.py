@@ -1,7 +1,9 @@
-"""The training forward of a LaneFormer: all lanes as one batch dimension, delays read from the engine's lane table.
+"""The training forward of a LaneFormer: all lanes as one batch dimension, delays read from the engine's
+lane table.
 
 Knows ids, weights, and the lane table; no text. Shapes: X and o [L, B, T, D]; weights stacked over layers
-[N, L, out, in]. Equal to ReferenceBackend in FP32 (tests/training); BF16 with block-sparse attention on a GPU.
+[N, L, out, in]. Equal to ReferenceBackend in FP32 (tests/training); BF16 with block-sparse attention on a
+GPU.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Muon for the layers' matrices and AdamW for the rest, over weights stacked [N, L, out, in]. Knows no model."""
+"""Muon for the layers' matrices and AdamW for the rest, over weights stacked [N, L, out, in]. Knows no
+model.
+"""
 
 from __future__ import annotations
 

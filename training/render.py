@@ -1,7 +1,8 @@
 """Conversations to token ids with a loss mask, by the chat template's very words. Knows no model.
 
 `text_parts` is template.jinja in Python, several times faster; a test holds the two equal. A special tag in
-user text or in a result stays plain text: each part is encoded with special tokens off, tags are put in by id.
+user text or in a result stays plain text: each part is encoded with special tokens off, tags are put in by
+id.
 """
 
 from __future__ import annotations

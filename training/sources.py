@@ -3,7 +3,8 @@
     python -m training.sources --debian DIR --out build/nano
 
 DIR holds unpacked Debian packages (`apt-get download` + `dpkg -x`): python3.11-doc (PSF), postgresql-doc-15
-(PostgreSQL licence), sqlite3-doc (public domain), wordnet-base (WordNet licence). From the Python environment:
+(PostgreSQL licence), sqlite3-doc (public domain), wordnet-base (WordNet licence). From the Python
+environment:
 google-api-python-client and botocore (Apache-2.0, API descriptions), faker and mimesis (MIT, values), and the
 docstrings of the packages in PROSE_PACKAGES (BSD, MIT, Apache-2.0). Writes pools.json.gz and prose.txt.gz.
 Knows nothing of tokens or of how requests are phrased.

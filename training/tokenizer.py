@@ -2,8 +2,10 @@
 
     python -m training.tokenizer --pools build/nano/pools.json.gz --prose build/nano/prose.txt.gz --out build/nano
 
-Digits are split one by one; the chat and tool tags are single special tokens with ids 0..8. A word is the same
-tokens wherever it stands: the space before it is a token of its own, so that copying a name from a sentence into
+Digits are split one by one; the chat and tool tags are single special tokens with ids 0..8. A word is the
+same
+tokens wherever it stands: the space before it is a token of its own, so that copying a name from a sentence
+into
 a JSON string (where a quote stands before it) is copying ids. Only words of GLUE, which carry no values, take
 their space along: that keeps plain sentences short.
 """
@@ -23,13 +25,107 @@ from training.kinds import Pools
 from training.render import SPECIAL, text_parts
 
 VOCAB = 8192
-GLUE = (
-    "the of a an to in and is are was were for on with by at from as that this it be or not which has have had can "
-    "could will would if all there its into than when what where how who whose their they you your we our one no "
-    "any each other only more some use used using value values does do may must should should also but so such "
-    "these those then them been about return returns result results number name list following between same "
-    "SELECT FROM WHERE ORDER BY LIMIT COUNT JOIN DESC AND"
-).split()
+GLUE = [
+    "the",
+    "of",
+    "a",
+    "an",
+    "to",
+    "in",
+    "and",
+    "is",
+    "are",
+    "was",
+    "were",
+    "for",
+    "on",
+    "with",
+    "by",
+    "at",
+    "from",
+    "as",
+    "that",
+    "this",
+    "it",
+    "be",
+    "or",
+    "not",
+    "which",
+    "has",
+    "have",
+    "had",
+    "can",
+    "could",
+    "will",
+    "would",
+    "if",
+    "all",
+    "there",
+    "its",
+    "into",
+    "than",
+    "when",
+    "what",
+    "where",
+    "how",
+    "who",
+    "whose",
+    "their",
+    "they",
+    "you",
+    "your",
+    "we",
+    "our",
+    "one",
+    "no",
+    "any",
+    "each",
+    "other",
+    "only",
+    "more",
+    "some",
+    "use",
+    "used",
+    "using",
+    "value",
+    "values",
+    "does",
+    "do",
+    "may",
+    "must",
+    "should",
+    "should",
+    "also",
+    "but",
+    "so",
+    "such",
+    "these",
+    "those",
+    "then",
+    "them",
+    "been",
+    "about",
+    "return",
+    "returns",
+    "result",
+    "results",
+    "number",
+    "name",
+    "list",
+    "following",
+    "between",
+    "same",
+    "SELECT",
+    "FROM",
+    "WHERE",
+    "ORDER",
+    "BY",
+    "LIMIT",
+    "COUNT",
+    "JOIN",
+    "DESC",
+    "AND",
+]
 
 
 def sample(pools: Path, prose: Path | None, seed: int, conversations: int) -> Iterator[str]:

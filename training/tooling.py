@@ -1,3 +1,4 @@
+# ruff: noqa: E501 -- sentences and tables are data: one a line reads better than wrapped ones
 """Tools of three origins (everyday families, real API operations, names composed at random) with their requests.
 
 Knows no turns: a Task is a request and the calls that answer it.
@@ -13,6 +14,7 @@ from typing import Any
 
 from training.families import FAMILIES, Family, family_params
 from training.kinds import Kinds, Param, Spoken, in_split, joined, pick, rename, styled, words
+from training.quantities import compute_tool
 
 Call = tuple[str, dict[str, Any]]
 
@@ -87,7 +89,14 @@ class Toolsmith:
 
     def tool(self, rng: random.Random) -> Tool:
         roll = rng.random()
-        tool = self.family(rng) if roll < 0.45 else self.api(rng) if roll < 0.75 else self.composed(rng)
+        if roll < 0.38:
+            tool = self.family(rng)
+        elif roll < 0.62:
+            tool = self.api(rng)
+        elif roll < 0.80:
+            tool = self.composed(rng)
+        else:
+            tool = self.computing(rng)
         return replace(tool, params=tuple(p.decorated(rng) for p in tool.params))
 
     def _name(self, rng: random.Random, base: str, style: str) -> str:
@@ -188,6 +197,11 @@ class Toolsmith:
         return Tool(
             name, _close(about), self._ordered(rng, params), self._asker(rng, request), f"{verb} {noun}"
         )
+
+    def computing(self, rng: random.Random) -> Tool:
+        base, about, params, topic, ask = compute_tool(rng, self.kinds)
+        name = self._name(rng, base, rng.choice(["snake", "snake", "snake", "camel"]))
+        return Tool(name, about, self._ordered(rng, params), ask, topic)
 
     def _ordered(self, rng: random.Random, params: dict[str, Param]) -> tuple[Param, ...]:
         out = list(params.values())
@@ -432,28 +446,37 @@ def several(rng: random.Random, tools: list[Tool], split: Any) -> Task:
 
 
 def parallel(rng: random.Random, tool: Tool) -> Task | None:
-    """One request with two to four values of one argument: as many calls of the tool."""
+    """One request with two to four values of one argument, or of two "respectively": as many calls of the tool."""
     spoken = arguments(rng, tool, 0.25)
     varied = [
         p for p in tool.params if p.name in spoken and p.schema["type"] in ("string", "integer", "number")
     ]
     if not varied:
         return None
-    param = rng.choice(varied)
-    values: list[Spoken] = []
-    for _ in range(rng.randint(2, 4)):
-        v = param.draw(rng)
-        if all(v.value != o.value for o in values) and not re.search(r"[.,?!]$", v.text):
-            values.append(v)
-    if len(values) < 2:
+    count = rng.randint(2, 4)
+    chosen = rng.sample(varied, 2 if len(varied) > 1 and rng.random() < 0.3 else 1)
+    drawn: dict[str, list[Spoken]] = {}
+    for param in chosen:
+        values: list[Spoken] = []
+        for _ in range(count * 3):
+            v = param.draw(rng)
+            fresh = all(v.value != o.value for o in values) or len(chosen) > 1
+            if len(values) < count and fresh and not re.search(r"[.,?!]$", v.text):
+                values.append(v)
+        drawn[param.name] = values
+    count = min(len(v) for v in drawn.values())
+    if count < 2:
         return None
     shown = dict(spoken)
-    shown[param.name] = Spoken(None, joined([v.text for v in values], rng))
+    for name, values in drawn.items():
+        shown[name] = Spoken(None, joined([v.text for v in values[:count]], rng))
     request = tool.ask(rng, shown)
-    calls, all_spoken = [], []
-    for v in values:
-        one = dict(spoken)
-        one[param.name] = v
-        calls.append((tool.name, plain(one)))
-        all_spoken.append(one)
+    if len(chosen) > 1:
+        request = request.rstrip(".?!") + rng.choice(
+            [", respectively.", " respectively.", " (respectively)."]
+        )
+    all_spoken = [{**spoken, **{n: values[i] for n, values in drawn.items()}} for i in range(count)]
+    calls = [(tool.name, plain(s)) for s in all_spoken]
+    if any(a == b for i, a in enumerate(calls) for b in calls[:i]):
+        return None
     return Task(request, tuple(calls), tuple(all_spoken))

@@ -1,4 +1,5 @@
-"""Trains a LaneFormer on generated conversations and prose. One command, seeded, resumable, logged as JSON lines.
+"""Trains a LaneFormer on generated conversations and prose. One command, seeded, resumable, logged as JSON
+lines.
 
     python -m training.train --data build/nano --out build/run --seconds 480   # the schedule fits the time
     python -m training.train --data build/nano --out build/run --steps 3000    # the same curve again
@@ -75,16 +76,16 @@ class Log:
     """JSON lines in a file and on the screen; silent but on the first process of a team."""
 
     def __init__(self, path: Path, active: bool, quiet: bool) -> None:
-        self._file = path.open("a") if active else None
+        self._path = path if active else None
         self._quiet = quiet
         self._opened = time.perf_counter()
 
     def note(self, **values: Any) -> None:
-        if self._file is None:
+        if self._path is None:
             return
         line = json.dumps({**values, "at": round(time.perf_counter() - self._opened, 1)})
-        self._file.write(line + "\n")
-        self._file.flush()
+        with self._path.open("a") as file:
+            file.write(line + "\n")
         if not self._quiet:
             print(line, flush=True)
 
@@ -135,7 +136,7 @@ def run(
         batch_tokens=config.batch * data.length * team.size,
     )
     if device == "cuda":  # compile outside the clock: one step that changes no weight
-        trainer.step(_to_device(batch, device), 0.0)
+        trainer.step(to_device(batch, device), 0.0)
         trainer.step_number -= 1
         torch.cuda.synchronize()
         log.note(event="compiled", memory=torch.cuda.max_memory_allocated())
@@ -178,7 +179,7 @@ def _loop(
         if progress >= 1:
             return
         factor = schedule(trainer.config, progress)
-        loss = trainer.step(_to_device(batch, device), factor)
+        loss = trainer.step(to_device(batch, device), factor)
         batch = next(source)
         if trainer.step_number % 20 == 0 or trainer.step_number <= 5:
             value = loss.item()
@@ -219,7 +220,7 @@ def _go_back(trainer: Trainer, good: dict[str, Any], log: Log) -> None:
         raise SystemExit("the loss is not finite at any rate: look at the data")
 
 
-def _to_device(batch: Ids, device: str) -> torch.Tensor:
+def to_device(batch: Ids, device: str) -> torch.Tensor:
     rows = torch.from_numpy(batch.astype(np.int32))
     return rows.pin_memory().to(device, non_blocking=True) if device == "cuda" else rows
 

@@ -1,4 +1,5 @@
-"""One update, one evaluation, one export of a LaneFormer in training, on one device or several. Knows no schedule
+"""One update, one evaluation, one export of a LaneFormer in training, on one device or several. Knows no
+schedule
 in time and no files of text.
 """
 

@@ -1,0 +1,192 @@
+"""The trainer: its forward pass is the reference's, its runs repeat, its export loads in the engine."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from kogagent.engine.backends.reference import ReferenceBackend
+from kogagent.engine.weights import load_checkpoint
+from kogagent.spec import ModelSpec
+from training.data import DataConfig
+from training.experiment import BEGIN, END, VARIANTS, main
+from training.model import LaneModel, dense_masks
+from training.optim import orthogonal
+from training.train import TINY, RunConfig, run
+from training.trainer import TrainConfig, schedule
+
+SHAPE = replace(
+    TINY,
+    vocab_size=64,
+    dim=32,
+    n_layers=5,
+    n_heads=16,
+    head_dim=4,
+    ffn_dim=64,
+    context=64,
+    windows=(8, 0, 5, 0, 3),
+)
+SMALL = replace(
+    TINY, vocab_size=1024, dim=32, n_layers=2, head_dim=8, ffn_dim=64, context=256, windows=(64, 0), delay=1
+)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"early": "none"},
+        {"delay": 0},
+        {"delay": 1, "early": "none"},
+        {"delay": 4, "early_resent": True},
+        {"delay": 0, "residual": "ladder"},
+        {"comm_attention": False, "comm_mlp": False},
+        {"head": "sum", "tied_head": False},
+        {"head": "vocab_parallel"},
+        {"lanes": 1, "delay": 0},
+    ],
+    ids=str,
+)
+def test_the_training_forward_equals_the_reference(changes: dict[str, Any]) -> None:
+    spec = replace(SHAPE, **changes)
+    seed = random.randrange(10**6)
+    model = LaneModel(spec, seed)
+    g = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for p in model.parameters():
+            p.add_(torch.randn(p.shape, generator=g) * 0.1)
+    ids = torch.randint(1, 64, (2, 40), generator=g)
+    ids[1, 17] = 0  # the end of a document: what follows must not see what came before
+    with torch.no_grad():
+        out = model(ids, dense_masks(ids, spec.windows, 0))
+    reference = ReferenceBackend(spec, model.tensors(torch.float32))
+    for got, part in ((out[0], ids[0]), (out[1, :18], ids[1, :18]), (out[1, 18:], ids[1, 18:])):
+        torch.testing.assert_close(got, reference.forward(part.tolist()), rtol=1e-4, atol=1e-5)
+
+
+def test_newton_schulz_makes_all_singular_values_about_one() -> None:
+    for shape in ((3, 16, 48), (2, 48, 16)):
+        values = torch.linalg.svdvals(orthogonal(torch.randn(shape)).float())
+        assert values.min() > 0.5 and values.max() < 1.4
+
+
+def test_the_schedule_rises_stays_and_falls_to_zero() -> None:
+    config = TrainConfig(warmup=0.1, cooldown=0.5)
+    assert schedule(config, 0) == 0 and schedule(config, 0.05) == 0.5 and schedule(config, 0.3) == 1
+    assert schedule(config, 0.75) == 0.5 and schedule(config, 1) == 0
+
+
+def _run(folder: Path, out: Path, steps: int, resume: bool = False, seed: int = 1) -> dict[str, Any]:
+    config = TrainConfig(batch=2, seed=seed)
+    data = DataConfig(folder, seed=seed, length=SMALL.context, rows=8, prose=0.25)
+    how = RunConfig(steps=steps, eval_rows=4, eval_every=1e9, resume=resume, quiet=True)
+    return run(SMALL, config, data, out, how, device="cpu")
+
+
+def _losses(out: Path) -> list[float]:
+    lines = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
+    return [line["loss"] for line in lines if "step" in line and "event" not in line]
+
+
+def test_a_smoke_run_learns_repeats_and_exports_what_the_engine_loads(
+    data_folder: Path, tmp_path: Path
+) -> None:
+    final = _run(data_folder, tmp_path / "a", 24)
+    losses = _losses(tmp_path / "a")
+    assert losses[-1] < losses[0] - 0.5
+    assert final["train"]["loss"] < losses[0] - 0.5 and final["test"]["calls"] > 0
+    _run(data_folder, tmp_path / "b", 24)
+    assert _losses(tmp_path / "b") == losses
+    checkpoint = load_checkpoint(tmp_path / "a" / "checkpoint")
+    assert checkpoint.spec == SMALL
+    _check_logits(checkpoint.spec, checkpoint.tensors)
+
+
+def _check_logits(spec: ModelSpec, tensors: dict[str, torch.Tensor]) -> None:
+    from kogagent.engine.backends.cpu import CpuBackend
+
+    model = LaneModel(spec, 0)
+    model.load(tensors)
+    ids = torch.randint(1, spec.vocab_size, (1, 80))
+    with torch.no_grad():
+        ours = model(ids, dense_masks(ids, spec.windows, 0))[0]
+    backend = CpuBackend(spec, tensors)
+    kv = backend.open_kv(80)
+    theirs = torch.from_numpy(backend.logits(kv, ids[0].tolist()))
+    backend.close()
+    error = (ours - theirs).norm() / ours.norm()
+    assert error < 5e-3  # FP16 weights and cache against FP32
+
+
+def test_a_resumed_run_ends_where_an_unbroken_one_does(data_folder: Path, tmp_path: Path) -> None:
+    _run(data_folder, tmp_path / "whole", 12)
+    # the schedule is that of 12 steps from the start; stop in its middle by hand
+    import training.train as module
+
+    class Stop(Exception):
+        pass
+
+    real = module.Trainer.step
+    calls = 0
+
+    def step(self: Any, rows: torch.Tensor, factor: float) -> torch.Tensor:
+        nonlocal calls
+        calls += 1
+        if calls > 6:
+            torch.save(self.state(), tmp_path / "parts" / "state.pt")
+            raise Stop
+        return real(self, rows, factor)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module.Trainer, "step", step)
+        with pytest.raises(Stop):
+            _run(data_folder, tmp_path / "parts", 12, resume=True)
+    _run(data_folder, tmp_path / "parts", 12, resume=True)
+    whole = load_checkpoint(tmp_path / "whole" / "checkpoint").tensors
+    parts = load_checkpoint(tmp_path / "parts" / "checkpoint").tensors
+    for name, value in whole.items():
+        torch.testing.assert_close(parts[name], value, rtol=1e-3, atol=1e-4)
+
+
+def test_the_delay_experiment_runs_every_variant_and_reports(
+    data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("matplotlib", reason="the plot needs the extra bench")
+    import training.experiment as module
+
+    monkeypatch.setattr(module, "TINY", replace(SMALL, n_layers=6, windows=()))
+    common = [
+        "experiment",
+        "run",
+        "--tiny",
+        "--data",
+        str(data_folder),
+        "--out",
+        str(tmp_path),
+        "--steps",
+        "2",
+    ]
+    small = ["--batch", "2", "--workers", "0", "--eval-rows", "2", "--seeds", "1", "2"]
+    chosen = ["--only", "tp", "dtp2-none", "alone"]
+    for part in ("0/2", "1/2"):
+        monkeypatch.setattr("sys.argv", [*common, *small, *chosen, "--part", part])
+        main()
+    lines = [json.loads(line) for line in (tmp_path / "dtp_loss.jsonl").read_text().splitlines()]
+    assert {(r["variant"], r["seed"]) for r in lines} == {
+        (v, s) for v in ("tp", "dtp2-none", "alone") for s in (1, 2)
+    }
+    assert len({r["tokens"] for r in lines}) == 1 and {v.name for v in VARIANTS} > {"tp"}
+    docs = tmp_path / "dtp.md"
+    docs.write_text(f"# x\n{BEGIN}\nold\n{END}\nrest\n")
+    monkeypatch.setattr("sys.argv", ["experiment", "report", "--out", str(tmp_path), "--docs", str(docs)])
+    main()
+    assert (
+        "| dtp2-none |" in docs.read_text() and "old" not in docs.read_text() and "rest" in docs.read_text()
+    )
+    assert (tmp_path / "dtp_loss.png").stat().st_size > 1000

@@ -1,0 +1,242 @@
+# ruff: noqa: E501 -- sentences and tables are data: one a line reads better than wrapped ones
+"""Tools that compute: two to five numbers, told apart by what they measure. Names and requests as data.
+
+The family tools of families.py are whole sentences; here any quantities meet, so that which number belongs to
+which parameter must be read from names, descriptions and units.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from typing import Any
+
+from training.kinds import Kinds, Param, Spoken, integer, joined, number, pick, rename, styled
+
+# name in words | what it is | unit (or -) | low | high | whole numbers only
+RAW = """
+mass|Mass of the body|kg|1|900|0; initial velocity|Velocity at the start|m/s|0|90|0; final velocity|Velocity at the end|m/s|0|90|0; acceleration|Acceleration|m/s^2|1|30|0; time|Time that passes|seconds|1|500|0
+distance|Distance covered|meters|1|900|0; height|Height above the ground|meters|1|500|0; angle|Angle to the ground|degrees|1|89|0; force|Force that acts|newtons|1|900|0; charge|Electric charge|coulombs|1|20|0
+voltage|Voltage across the part|volts|1|400|0; current|Electric current|amperes|1|50|0; resistance|Resistance|ohms|1|900|0; power|Power|watts|1|3000|0; frequency|Frequency of the wave|hertz|1|9000|0
+wavelength|Length of the wave|nanometers|200|900|0; temperature|Temperature|degrees|-40|300|0; pressure|Pressure of the gas|pascals|100|99999|1; volume|Volume of the vessel|liters|1|90|0; density|Density of the matter|kg/m^3|1|2000|0
+moles|Amount of the substance|moles|1|20|0; concentration|Concentration of the solution|mol/l|1|9|0; radius|Radius|cm|1|90|0; diameter|Diameter|cm|1|90|0; side length|Length of one side|cm|1|90|0
+base|Length of the base|cm|1|90|0; width|Width|meters|1|90|0; length|Length|meters|1|90|0; depth|Depth|meters|1|90|0; perimeter|Length around the shape|meters|4|400|0
+principal|Money lent or invested|dollars|100|90000|1; interest rate|Rate of interest a year|percent|1|15|0; years|Number of years|years|1|40|1; months|Number of months|months|1|360|1; payment|Amount paid each time|dollars|10|5000|1
+revenue|Money that came in|dollars|100|900000|1; costs|Money spent|dollars|100|500000|1; discount|Reduction of the price|percent|1|70|1; tax rate|Rate of the tax|percent|1|40|0; price|Price of one piece|dollars|1|900|0
+quantity|Number of pieces|pieces|1|900|1; salary|Yearly salary|dollars|9000|200000|1; dividend|Dividend of one share|dollars|1|20|0; shares|Number of shares|shares|1|5000|1; inflation rate|Rate of inflation|percent|0|12|0
+trials|Number of trials|trials|1|200|1; successes|Number of successes|successes|0|100|1; probability|Probability of one success|-|0|1|0; sample size|Size of the sample|-|5|5000|1; mean|Mean of the values|-|0|200|0
+standard deviation|Standard deviation of the values|-|1|40|0; total outcomes|Number of possible outcomes|-|2|100|1; favorable outcomes|Number of outcomes that count|-|1|60|1; confidence level|Level of confidence|percent|80|99|1; degree|Degree of the polynomial|-|1|9|1
+numerator|Upper part of the fraction|-|1|99|1; denominator|Lower part of the fraction|-|2|99|1; exponent|Power to raise to|-|2|12|1; coefficient|Factor of the term|-|-20|20|1; decimal places|Digits after the point|-|0|8|1
+population|Number of inhabitants|people|100|9000000|1; birth rate|Births for each 1000 people|-|1|40|0; area|Area of the region|square kilometers|1|90000|0; rainfall|Rain that fell|mm|1|900|0; altitude|Height above the sea|meters|0|8000|1
+weight|Body weight|kg|35|140|0; age|Age of the person|years|1|99|1; heart rate|Beats of the heart a minute|bpm|45|190|1; calories|Energy of the food|kcal|20|3000|1; dosage|Amount of the drug|mg|1|900|1
+speed|Speed of travel|km/h|1|300|0; fuel consumption|Fuel used for 100 km|liters|3|20|0; passengers|Number of passengers|passengers|1|300|1; floors|Number of floors|floors|1|90|1; rooms|Number of rooms|rooms|1|60|1
+rolls|Number of rolls|rolls|1|50|1; sides|Sides of the die|sides|4|20|1; cards|Number of cards drawn|cards|1|52|1; players|Number of players|players|2|22|1; goals|Goals scored|goals|0|12|1
+iterations|Number of iterations|iterations|1|5000|1; learning rate|Step size of the training|-|0|1|0; max depth|Greatest depth of the tree|-|1|30|1; clusters|Number of clusters|clusters|2|20|1; threshold|Limit above which something counts|-|0|100|0
+"""
+QUANTITIES = [tuple(q.strip().split("|")) for line in RAW.strip().split("\n") for q in line.split(";")]
+LISTS = [
+    "numbers",
+    "values",
+    "data",
+    "scores",
+    "measurements",
+    "prices",
+    "temperatures",
+    "grades",
+    "samples",
+    "weights",
+    "distances",
+    "points",
+    "dataset",
+    "observations",
+]
+VERBS = ["calculate", "compute", "get", "find", "determine", "estimate", "predict", "solve", "evaluate"]
+RESULTS = [
+    "kinetic energy",
+    "momentum",
+    "work done",
+    "final speed",
+    "displacement",
+    "electric field",
+    "resistance",
+    "heat",
+    "growth",
+    "profit",
+    "future value",
+    "monthly payment",
+    "return on investment",
+    "probability",
+    "variance",
+    "confidence interval",
+    "correlation",
+    "regression",
+    "body index",
+    "energy expenditure",
+    "dose",
+    "volume",
+    "surface area",
+    "slope",
+    "intersection",
+    "derivative",
+    "integral",
+    "root",
+    "ratio",
+    "percentage",
+    "density",
+    "travel time",
+    "fuel cost",
+    "population growth",
+    "yield",
+    "score",
+    "break even point",
+    "present value",
+    "net worth",
+    "efficiency",
+    "entropy",
+    "expected value",
+    "binomial probability",
+    "standard error",
+    "sequence",
+    "factorization",
+    "remainder",
+    "distance",
+    "angle",
+    "area",
+    "concentration",
+]
+ASKS = [
+    "What is the {r}", "Calculate the {r}", "Can you compute the {r}", "Find the {r}", "I need the {r}", "Determine the {r}",
+    "Work out the {r}", "How large is the {r}", "Tell me the {r}", "Give me the {r}", "Help me find the {r}", "What's the {r}",
+]  # fmt: skip
+
+
+def _phrases(name: str, unit: str) -> tuple[str, ...]:
+    """Ways to say a quantity with its value."""
+    value = "{v}" if unit == "-" else f"{{v}} {unit}"
+    return (
+        f"a {name} of {value}",
+        f"{name} {value}",
+        f"the {name} is {value}",
+        f"{name} = {{v}}",
+        f"{value} as the {name}",
+        f"{name} of {value}",
+        f"{name}: {value}",
+    )
+
+
+def _list(rng: random.Random, whole: bool) -> Spoken:
+    """A list of numbers, as JSON or in words."""
+    n = rng.randint(2, 8)
+    low, high = rng.choice([(0, 20), (1, 100), (-20, 20), (100, 9000)])
+    items = [integer(rng, low, high) if whole else number(rng, low, high) for _ in range(n)]
+    values = [s.value for s in items]
+    roll = rng.random()
+    if roll < 0.5:
+        return Spoken(values, json.dumps(values))
+    if roll < 0.6:
+        return Spoken(values, json.dumps(values, separators=(",", ":")))
+    return Spoken(values, joined([str(v) for v in values], rng))
+
+
+def compute_tool(
+    rng: random.Random, kinds: Kinds
+) -> tuple[str, str, dict[str, Param], str, Callable[..., str]]:
+    """(name in words, description, parameters, topic, request writer)."""
+    split, pools = kinds.split, kinds.pools
+    style = rng.choice(["snake", "snake", "snake", "camel"])
+    result = rng.choice(RESULTS)
+    if rng.random() < 0.4:
+        result = f"{rng.choice([pools.adjective, pools.noun])(rng)} {result}"
+    verb = rng.choice(VERBS)
+    base = rng.choice([f"{verb} {result}", f"{verb} {result}", result, f"{result} {verb}"])
+    params: dict[str, Param] = {}
+    said: dict[str, str] = {}
+    chosen = rng.sample(QUANTITIES, rng.randint(1, 5))
+    for i, (name, about, unit, low, high, whole) in enumerate(chosen):
+        variant = (
+            name
+            if rng.random() < 0.7
+            else f"{rng.choice(['first', 'second', 'initial', 'total', 'average', 'target'])} {name}"
+        )
+        key = styled(rename(rng, variant, split), style)
+        lo, hi = float(low), float(high)
+        is_whole = whole == "1"
+
+        def draw(r: random.Random, lo: float = lo, hi: float = hi, is_whole: bool = is_whole) -> Spoken:
+            if is_whole or (hi > 1 and r.random() < 0.5):
+                return integer(r, int(lo), int(hi))
+            return (
+                number(r, lo, hi)
+                if hi > 1
+                else (lambda v: Spoken(v, str(v)))(round(r.uniform(0.01, 0.99), 2))
+            )
+
+        kind = "integer" if is_whole else "number" if rng.random() < 0.7 or hi <= 1 else "integer"
+        if kind == "integer" and not is_whole:
+            draw = lambda r, lo=lo, hi=hi: integer(r, int(lo), int(hi))  # type: ignore[misc]  # noqa: E731
+        text = f"{about}{'' if unit == '-' or rng.random() < 0.4 else f', in {unit}'}."
+        if key not in params:
+            params[key] = Param(
+                key, {"type": kind}, draw, _phrases(variant, unit), i < 3 or rng.random() < 0.5, text
+            )
+            said[key] = variant
+    for _ in range(rng.choice([0, 0, 0, 1, 2])):
+        name = rng.choice(LISTS) + rng.choice(["", "", " a", " b", "1", "2"])
+        key = styled(rename(rng, name, split), style)
+        whole_list = rng.random() < 0.6
+        schema: dict[str, Any] = {"type": "array", "items": {"type": "integer" if whole_list else "number"}}
+        if key not in params:
+            params[key] = Param(
+                key,
+                schema,
+                lambda r, w=whole_list: _list(r, w),  # type: ignore[misc]
+                (
+                    f"the {name} {{v}}",
+                    f"{name} {{v}}",
+                    f"{name}: {{v}}",
+                    f"{{v}} as {name}",
+                    f"{name} = {{v}}",
+                    f"the list of {name} {{v}}",
+                ),
+                True,
+                rng.choice([f"The {name}.", f"List of {name}.", f"The {name} to use.", f"Array of {name}."]),
+            )
+    if rng.random() < 0.25:
+        made = kinds.semantic(rng, style, rng.random() < 0.3)
+        params.setdefault(made.name, made)
+    about = rng.choice(
+        [
+            f"{verb.capitalize()} the {result}.",
+            f"{verb.capitalize()}s the {result} from the given values.",
+            f"Use this to {verb} the {result}.",
+            f"{result.capitalize()}.",
+        ]
+    )
+    for_what = pools.noun(rng)
+
+    def ask(r: random.Random, spoken: dict[str, Spoken]) -> str:
+        head = pick(r, ASKS, split).format(r=result)
+        if r.random() < 0.3:
+            head += f" of the {for_what}"
+        parts = []
+        for key, value in spoken.items():
+            options = params[key].phrases
+            phrase = pick(r, options, split)
+            parts.append(phrase.replace("{v}", value.text))
+        if r.random() < 0.4:
+            r.shuffle(parts)
+        roll = r.random()
+        if roll < 0.45:
+            text = f"{head} with {joined(parts, r)}"
+        elif roll < 0.6:
+            text = f"{head} for {joined(parts, r)}"
+        elif roll < 0.75:
+            text = f"{head} if {joined([p.replace('a ', 'there is a ', 1) if p.startswith('a ') else p for p in parts], r)}"
+        elif roll < 0.9:
+            text = f"Given {joined(parts, r)}, {head[0].lower() + head[1:]}"
+        else:
+            text = f"{head}: {', '.join(parts)}"
+        return text + ("?" if head.startswith(("What", "How", "Can")) or r.random() < 0.1 else ".")
+
+    return base, about, params, result, ask
