@@ -8,7 +8,10 @@ KEYWORDS: dict[str, tuple[str, str]] = {
     "const": ("enforced", "any JSON value, written canonically"),
     "properties": ("enforced", "written in schema order; optional ones may be skipped"),
     "required": ("enforced", "names outside `properties` follow those"),
-    "additionalProperties": ("enforced", "false, true or a schema; bounded in number; an unnamed key may repeat, readers keep the last"),
+    "additionalProperties": (
+        "enforced",
+        "false, true or a schema; bounded in number; an unnamed key may repeat, readers keep the last",
+    ),
     "minProperties": ("enforced", "on closed objects: 0, 1, the required ones or all"),
     "maxProperties": ("enforced", "together with optional and required properties: not below their number"),
     "items": ("enforced", "a schema; in draft-07 also a list"),
