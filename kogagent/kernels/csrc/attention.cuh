@@ -119,8 +119,8 @@ __device__ __forceinline__ void read_qkv(const Place& me, const AttentionScratch
             if (turned)
                 turn(me, s, rope, layer, w, at0 + w, kv_head, owned);
             else
-                gather((const u64*)p.qbuf + ((size_t)me.lane * p.width + w) * p.qkv_rows + kv_head * (rep + 2) * h, (rep + (owned ? 2 : 0)) * h / 2,
-                       nullptr, 0, tag, WAIT_QKV, (uint2*)(s.qkv + w * (rep + 2) * h));
+                TIMED(11, gather((const u64*)p.qbuf + ((size_t)me.lane * p.width + w) * p.qkv_rows + kv_head * (rep + 2) * h, (rep + (owned ? 2 : 0)) * h / 2,
+                       nullptr, 0, tag, WAIT_QKV, (uint2*)(s.qkv + w * (rep + 2) * h)));
         }
         sync_consumers();
     }
@@ -230,8 +230,8 @@ __device__ __forceinline__ void attend(const Place& me, char* scratch, const flo
                         if (key >= 0) seen |= 1u << u;
                         if (key >= 0 && key < at0) {
                             const uint4* from = cache + (u32)key * (h / 8) + plan.d / 8;
-                            k[u] = from[0];
-                            v[u] = from[values];
+                            k[u] = load_past_l1(from);
+                            v[u] = load_past_l1(from + values);
                         }
                     }
                     if (!ready) {

@@ -187,13 +187,7 @@ __device__ __forceinline__ void read_embedding(char* x, float* stream, float2* r
 template <int W>
 __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
     const int tid = threadIdx.x;
-    const Place me = {(int)blockIdx.x / p.group, (int)blockIdx.x % p.group};
-    char* x = sm + p.off_x;
-    float* red = (float*)(sm + p.off_red);
-    float* stream = (float*)(sm + p.off_stream);  // [W][max_dim_rows]: this block's rows of the residual
-    float* late = (float*)(sm + p.off_late);      // the same rows of what lands late
-    float* logits = (float*)(sm + p.off_logits);
-    float2* rope = (float2*)(sm + p.off_rope);  // [W][h/2]
+    const int lane0 = (int)blockIdx.x / p.group;
     const u32* schedule = (const u32*)(sm + p.off_schedule);
     const int modules = 2 * p.layers;
     const int dim_first = (int)(schedule[1] >> 16) * 8, dim_rows = (int)(schedule[1] & 0xffff) * 8;
@@ -210,18 +204,25 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
         const int rows = feeding ? min(W, p.n_pending - fed) : 1;
         const bool heads = feeding ? fed + rows == p.n_pending && p.want_head : true;
         const u32 tag0 = p.tag_base + pass * (modules + 64);
-        u64* out_slots = (u64*)p.obuf + (size_t)(pass & 1) * modules * p.lanes * W * p.dim;
         float first_inverse = 1.0f, head_inverse = 1.0f;
 #pragma unroll 1
         for (int w = 0; w < rows; w++)
-            read_embedding(x, stream, rope, misc, w, feeding ? ((const int*)p.pending)[fed + w] : token, at0 + w, dim_first, dim_rows);
+            read_embedding(sm + p.off_x, (float*)(sm + p.off_stream), (float2*)(sm + p.off_rope), misc, w, feeding ? ((const int*)p.pending)[fed + w] : token, at0 + w, dim_first, dim_rows);
 #pragma unroll
         for (int w = 0; w < W; w++) scale[w] = 1.0f;
-        pad_input(x, p.dim, 0, rows);
+        pad_input(sm + p.off_x, p.dim, 0, rows);
         sync_consumers();
         Step step;
 #pragma unroll 1
         for (int phase = 0; phase < 4 * p.layers + (heads ? 1 : 0); phase++) {
+            const Place me = {as_new(lane0), as_new((int)blockIdx.x - lane0 * p.group)};
+            char* const base = sm + as_new(0);
+            char* const x = base + p.off_x;
+            float* const red = (float*)(base + p.off_red);
+            float* const stream = (float*)(base + p.off_stream);  // [W][max_dim_rows]: this block's rows of the residual
+            const float* const late = (const float*)(base + p.off_late);  // [2] the same rows of what lands late
+            float* const logits = (float*)(base + p.off_logits);
+            const float2* const rope = (const float2*)(base + p.off_rope);  // [W][h/2]
             const int kind = phase == 4 * p.layers ? 4 : phase & 3, module = phase >> 1, layer = phase >> 2;
             const u32 tag = tag0 + module;
             const int first = (int)(schedule[phase] >> 16) * 8, units = (int)(schedule[phase] & 0xffff);
@@ -243,7 +244,7 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
             } else if (kind == 4) {
                 head_inverse = head_input(me, x, stream + (rows - 1) * p.max_dim_rows, misc, rows - 1, dim_first, dim_rows, pick<W>(scale, rows - 1), first_inverse, tag);
             } else {
-                if (kind == 1 && me.rank < p.kv_heads * p.splits) attend(me, sm + p.off_attn, rope, layer, rows, at0, step.window, tag);
+                if (kind == 1 && me.rank < p.kv_heads * p.splits) attend(me, base + p.off_attn, rope, layer, rows, at0, step.window, tag);
                 MARK(12);
                 // The stream is published on the scale that makes its last norm 1: no value leaves f16's range.
 #pragma unroll
@@ -253,7 +254,7 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
                 for (int w = 0; w < rows; w++) {
                     char* to = x + w * p.x_stride * 2;
                     if (kind == 1)
-                        combine(me, sm + p.off_attn, to, w, units > 0, tag);
+                        combine(me, base + p.off_attn, to, w, units > 0, tag);
                     else if (units)
                         gather_row((const u64*)p.hbuf + ((size_t)me.lane * W + w) * (p.ffn / 2), p.ffn, tag, WAIT_HIDDEN, to, nullptr);
                 }
@@ -300,7 +301,7 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
                         if (p.logits_out && row < p.head_rows) ((float*)p.logits_out)[(p.head_grid ? 0 : me.lane * p.head_rows) + row] = y;
                     }
                 } else {  // o: land it on the stream, publish that
-                    u64* slot = out_slots + (size_t)module * p.lanes * W * p.dim;
+                    u64* slot = (u64*)p.obuf + (size_t)((pass & 1) * modules + module) * p.lanes * W * p.dim;
 #pragma unroll 1
                     for (int i = tid; i < rows * n * 4; i += THREADS) {
                         const int w = W == 1 ? 0 : i / (n * 4), pair = i - w * n * 4;
@@ -357,9 +358,9 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
         }
         sync_consumers();
         const int head_first = (int)(schedule[4 * p.layers] >> 16) * 8, head_units = (int)(schedule[4 * p.layers] & 0xffff);
-        const int first_id = (p.head_grid ? 0 : me.lane * p.head_rows) + head_first;
+        const int first_id = (p.head_grid ? 0 : lane0 * p.head_rows) + head_first;
         const int head_rows = max(0, min(head_units * 8, p.head_rows - head_first));
-        const Choice c = choose(*(HeadScratch*)(sm + p.off_attn), logits, (float*)(sm + p.off_z), first_id, head_rows, at0, sampled & 1,
+        const Choice c = choose(*(HeadScratch*)(sm + p.off_attn), (float*)(sm + p.off_logits), (float*)(sm + p.off_z), first_id, head_rows, at0, sampled & 1,
                                 blockIdx.x == 0 ? *(volatile u32*)&misc.aborted : 0u, tag0 + modules);
         MARK(10);
         // ── the end of the segment is decided alike in every block ──

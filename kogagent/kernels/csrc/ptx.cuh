@@ -101,6 +101,12 @@ __device__ __forceinline__ float2 unpack_halves(u32 v) {
         : "r"(v));
     return r;
 }
+// Leaves level 1 to the few words that live in local memory. Sees what this block stored before a barrier.
+__device__ __forceinline__ uint4 load_past_l1(const uint4* p) {
+    uint4 v;
+    asm volatile("ld.global.cg.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p) : "memory");
+    return v;
+}
 // Volatile, so that loads stay ahead of the products that use them.
 __device__ __forceinline__ uint4 load_shared_16(u32 address) {
     uint4 v;
@@ -125,6 +131,11 @@ __device__ __forceinline__ float exp2_fast(float x) {
 }
 
 // ── threads ──
+// The same value, but as if new here: what is computed from it is not carried in registers through a whole pass.
+__device__ __forceinline__ int as_new(int v) {
+    asm volatile("mov.b32 %0, %0;" : "+r"(v));
+    return v;
+}
 // Registers move from the warps that stream to those that compute: nothing of these may live in local memory,
 // whose misses wait behind the weight stream. Both sides of one warpgroup branch must ask.
 #if __CUDA_ARCH__ == 900 || __CUDA_ARCH__ >= 1000
