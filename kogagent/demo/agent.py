@@ -1,22 +1,55 @@
-"""The demo's agent: tools, instructions, limits. Knows no particular model."""
+"""The demo's agent: tools, instructions, limits, and how a small model writes its calls. Knows no weights."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from kogagent.demo import museum
 from kogagent.loop.agent import Agent
 from kogagent.loop.limits import Limits
 from kogagent.loop.protocols import Model, ModelSource
+from kogagent.spec import CallFormat
 from kogagent.tools.tool import tool
 
+if TYPE_CHECKING:
+    from kogagent.local import Engine
+
 DEFAULT_MODEL = "smollm2-135m"
-DEFAULT_QUESTION = (
-    "How many fossils did the Kestrel expedition find, and how high was its base camp in metres?"
-)
+DEFAULT_QUESTION = "What did the Merlin expedition cost per day?"
 INSTRUCTIONS = (
-    "You answer questions about a museum. Plan one step, call one tool, read its result. Then answer in one "
-    "sentence. Copy numbers and names from the results."
+    "You answer questions about a museum. Plan one step, call one tool, read its result, until you can "
+    "answer in one sentence. Copy numbers and names from the results."
 )
-PLAN_TOKENS = 32
+PLAN_TOKENS = 48
+
+NAME_FIRST = CallFormat(
+    name="name-first",
+    trigger="<tool_call>",
+    begin="<tool_call>",
+    prefix="",
+    middle=" ",
+    suffix="",
+    between="</tool_call>\n<tool_call>",
+    end="</tool_call>",
+)
+"""A call as NAME ARGUMENTS. In JSON the same words stand in front of every name, and a model of 135M
+parameters then repeats the name of its last call, whatever it has just planned."""
+
+
+class _NameFirst:
+    """An engine whose runs write calls name first."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def as_model(self) -> Model:
+        return self._engine.model(call_format=NAME_FIRST)
+
+
+def demo_model(engine: Engine) -> ModelSource:
+    """The engine as the demo uses it: a model whose template shows calls keeps its format, others write the
+    name first."""
+    return engine if engine.chat.native_tools else _NameFirst(engine)
 
 
 def museum_agent(model: Model | ModelSource) -> Agent:

@@ -22,7 +22,7 @@ SQL_STEPS = 200_000  # SQLite virtual machine instructions before a query is sto
 
 
 def ask(sql: str) -> list[str]:
-    """The rows of one SELECT as lines, one line for one column. Raises Retry with SQLite's words."""
+    """The rows of one SELECT as lines; one column is one line with its name. Raises Retry."""
     try:
         with closing(_connect()) as connection:
             connection.set_authorizer(_only_reads)
@@ -35,8 +35,14 @@ def ask(sql: str) -> list[str]:
     more = ["(more rows)"] if len(rows) > MAX_ROWS else []
     lines = [", ".join(_cell(value) for value in row) for row in rows[:MAX_ROWS]]
     if columns == 1 and lines:
-        return [", ".join(lines + more)]
+        return [f"{_label(cursor.description[0][0])}: {', '.join(lines + more)}"]
     return lines + more if lines else ["no rows"]
+
+
+def _label(column: str) -> str:
+    """A column's name in words: "SUM(mass)" is "sum of mass"."""
+    function, _, of = column.lower().rstrip(")").partition("(")
+    return f"{function} of {of}" if of and of != "*" else function
 
 
 def names(sql: str) -> list[str]:

@@ -2,7 +2,8 @@
 
 A model of 135M parameters learns the loop from what it has just read, and from little of it. So the prompt
 holds a few runs whose questions resemble the asked one, the nearest last. Their calls are run here by the
-same tools, so that an example never shows a result that the data does not give.
+same tools, so that an example never shows a result that the data does not give; and no example shares a name
+with the asked question, so that the answer is never in the prompt.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -21,6 +22,7 @@ from kogagent.demo import museum
 from kogagent.types import AssistantMessage, Message, ToolCall, ToolMessage, ToolResult, UserMessage
 
 SHOWN = 4
+SAME_KIND = 2  # two that differ in a name alone show what is to be replaced
 _COMMON = frozenset(
     {"the", "a", "an", "of", "is", "was", "are", "were", "did", "do", "does", "to", "in", "it"}
 )
@@ -28,349 +30,370 @@ _COMMON = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One turn of an example: what it plans and the call it makes."""
+    """One turn of an example: what it plans, the call it makes, and what the tool says."""
 
     plan: str
     tool: str
     arguments: Mapping[str, Any]
+    result: str
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A question, the calls that find the answer, the answer."""
+    """A question, the calls that find the answer, the answer; `name` is what the question is about."""
 
     question: str
     steps: tuple[Step, ...]
+    conclusion: str
     answer: str
+    name: str
+    kind: int  # examples of one kind differ in their name alone
 
 
-def _query(plan: str, sql: str) -> Step:
-    return Step(plan, "query", {"sql": sql})
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """An example with places left open: {x} for the name, {0} for the result of the first step, {0n} for the
+    first number in it. A step is (tool, *arguments) with the plan made from them."""
+
+    question: str
+    steps: tuple[tuple[str, ...], ...]
+    answer: str
+    names: tuple[str, ...] = ("",)
 
 
-def _search(words: str) -> Step:
-    return Step(f"Search the files for {words}.", "search", {"text": words})
-
-
-def _convert(value: float, unit: str, to: str) -> Step:
-    return Step(
-        f"Convert {museum.number(value)} {unit} to {to}.", "convert", {"value": value, "unit": unit, "to": to}
-    )
-
-
-def _compute(expression: str) -> Step:
-    return Step(f"Compute {expression}.", "compute", {"expression": expression})
-
-
-EXAMPLES = (
-    Example(
-        "How many fossils did the Heron expedition find?",
+_EXPEDITIONS = ("Heron", "Kestrel", "Merlin", "Osprey")
+_DRAFTS = (
+    _Draft(
+        "How many fossils did the {x} expedition find?",
+        (("query", "the number of fossils of {x}", "SELECT COUNT(*) FROM fossils WHERE expedition = '{x}'"),),
+        "The {x} expedition found {0} fossils.",
+        _EXPEDITIONS,
+    ),
+    _Draft(
+        "What is the total mass of the fossils of the {x} expedition?",
         (
-            _query(
-                "Count the fossils of the expedition Heron.",
-                "SELECT COUNT(*) FROM fossils WHERE expedition = 'Heron'",
+            (
+                "query",
+                "the total mass of fossils of {x}",
+                "SELECT SUM(mass) FROM fossils WHERE expedition = '{x}'",
             ),
         ),
-        "The Heron expedition found 3 fossils.",
+        "The fossils of the {x} expedition weigh {0} kilograms in total.",
+        _EXPEDITIONS,
     ),
-    Example(
-        "How many fossils are of kind fish?",
-        (_query("Count the fossils of kind fish.", "SELECT COUNT(*) FROM fossils WHERE kind = 'fish'"),),
-        "There are 5 fish.",
+    _Draft(
+        "How many fossils are {x} fossils?",
+        (("query", "the number of {x} fossils", "SELECT COUNT(*) FROM fossils WHERE kind = '{x}'"),),
+        "There are {0} {x} fossils.",
+        ("fish", "shell", "bone", "fern"),
     ),
-    Example(
-        "How heavy is the fossil Onyx?",
-        (_query("Get the mass of the fossil Onyx.", "SELECT mass FROM fossils WHERE name = 'Onyx'"),),
-        "Onyx weighs 54 kilograms.",
+    _Draft(
+        "How heavy are all {x} fossils together?",
+        (("query", "the total mass of {x} fossils", "SELECT SUM(mass) FROM fossils WHERE kind = '{x}'"),),
+        "All {x} fossils together weigh {0} kilograms.",
+        ("fish", "shell", "bone", "fern"),
     ),
-    Example(
-        "Which shell is the heaviest?",
+    _Draft(
+        "Which {x} fossil is the heaviest?",
         (
-            _query(
-                "Sort the shells by mass, the heaviest first.",
-                "SELECT name FROM fossils WHERE kind = 'shell' ORDER BY mass DESC LIMIT 1",
+            (
+                "query",
+                "the heaviest {x} fossil",
+                "SELECT name FROM fossils WHERE kind = '{x}' ORDER BY mass DESC LIMIT 1",
             ),
         ),
-        "The heaviest shell is Umber.",
+        "The heaviest {x} fossil is {0}.",
+        ("shell", "fern", "fish"),
     ),
-    Example(
-        "Which fossil is the lightest?",
-        (
-            _query(
-                "Sort the fossils by mass, the lightest first.",
-                "SELECT name FROM fossils ORDER BY mass ASC LIMIT 1",
-            ),
-        ),
-        "The lightest fossil is Nettle.",
+    _Draft(
+        "Which fossil is the lightest of all?",
+        (("query", "the lightest of all fossils", "SELECT name FROM fossils ORDER BY mass ASC LIMIT 1"),),
+        "The lightest of all fossils is {0}.",
     ),
-    Example(
+    _Draft(
+        "How heavy is {x}?",
+        (("query", "the mass of the fossil {x}", "SELECT mass FROM fossils WHERE name = '{x}'"),),
+        "{x} weighs {0} kilograms.",
+        ("Onyx", "Pebble", "Willow"),
+    ),
+    _Draft(
+        "What is the mass of {x}?",
+        (("query", "the mass of the fossil {x}", "SELECT mass FROM fossils WHERE name = '{x}'"),),
+        "The mass of {x} is {0} kilograms.",
+        ("Flint", "Indigo", "Thistle"),
+    ),
+    _Draft(
+        "In which room is {x}?",
+        (("query", "the room of the fossil {x}", "SELECT room FROM fossils WHERE name = '{x}'"),),
+        "{x} is in room {0}.",
+        ("Kelp", "Quill", "Nettle"),
+    ),
+    _Draft(
+        "What kind of fossil is {x}?",
+        (("query", "the kind of the fossil {x}", "SELECT kind FROM fossils WHERE name = '{x}'"),),
+        "{x} is a {0} fossil.",
+        ("Rusty", "Dusty"),
+    ),
+    _Draft(
         "Which expedition was the longest?",
+        (("query", "the longest expedition", "SELECT name FROM expeditions ORDER BY days DESC LIMIT 1"),),
+        "The longest expedition was {0}.",
+    ),
+    _Draft(
+        "Which expedition cost the least?",
+        (("query", "the cheapest expedition", "SELECT name FROM expeditions ORDER BY cost ASC LIMIT 1"),),
+        "The expedition that cost the least was {0}.",
+    ),
+    _Draft(
+        "In which year was the {x} expedition?",
+        (("query", "the year of the expedition {x}", "SELECT year FROM expeditions WHERE name = '{x}'"),),
+        "The {x} expedition was in {0}.",
+        _EXPEDITIONS,
+    ),
+    _Draft(
+        "Who was the leader of the {x} expedition?",
+        (("query", "the leader of the expedition {x}", "SELECT leader FROM expeditions WHERE name = '{x}'"),),
+        "The leader of the {x} expedition was {0}.",
+        _EXPEDITIONS,
+    ),
+    _Draft(
+        "How many days did the {x} expedition take?",
+        (("query", "the days of the expedition {x}", "SELECT days FROM expeditions WHERE name = '{x}'"),),
+        "The {x} expedition took {0} days.",
+        _EXPEDITIONS,
+    ),
+    _Draft(
+        "What did the {x} expedition cost?",
+        (("query", "the cost of the expedition {x}", "SELECT cost FROM expeditions WHERE name = '{x}'"),),
+        "The {x} expedition cost {0} euros.",
+        _EXPEDITIONS,
+    ),
+    _Draft(
+        "What did the {x} expedition cost per day?",
         (
-            _query(
-                "Sort the expeditions by days, the longest first.",
-                "SELECT name FROM expeditions ORDER BY days DESC LIMIT 1",
+            ("query", "the cost of the expedition {x}", "SELECT cost FROM expeditions WHERE name = '{x}'"),
+            ("query", "the days of the expedition {x}", "SELECT days FROM expeditions WHERE name = '{x}'"),
+            ("compute", "{0n} / {1n}"),
+        ),
+        "The {x} expedition has cost: {0}, days: {1}, result: {2} per day.",
+        _EXPEDITIONS,
+    ),
+    _Draft(
+        "What is the price of a {x} in the shop?",
+        (("query", "the price of the item {x}", "SELECT price FROM shop WHERE item = '{x}'"),),
+        "A {x} costs {0} euros.",
+        ("map", "book", "magnet"),
+    ),
+    _Draft(
+        "How many {x}s did the shop sell?",
+        (("query", "the number sold of the item {x}", "SELECT sold FROM shop WHERE item = '{x}'"),),
+        "The shop sold {0} {x}s.",
+        ("magnet", "book", "map"),
+    ),
+    _Draft(
+        "How many {x}s are in stock?",
+        (("query", "the stock of the item {x}", "SELECT stock FROM shop WHERE item = '{x}'"),),
+        "There are {0} {x}s in stock.",
+        ("puzzle", "poster"),
+    ),
+    _Draft(
+        "How much money did the shop take for {x}s?",
+        (
+            ("query", "the price of the item {x}", "SELECT price FROM shop WHERE item = '{x}'"),
+            ("query", "the number sold of the item {x}", "SELECT sold FROM shop WHERE item = '{x}'"),
+            ("compute", "{0n} * {1n}"),
+        ),
+        "The {x}s have price: {0}, sold: {1}, result: {2}.",
+        ("map", "book", "puzzle"),
+    ),
+    _Draft(
+        "How heavy is {x} in ounces?",
+        (
+            ("query", "the mass of the fossil {x}", "SELECT mass FROM fossils WHERE name = '{x}'"),
+            ("convert", "{0n}", "kilograms", "ounces"),
+        ),
+        "{x} has mass: {0}, ounces: {1}.",
+        ("Maple", "Hazel"),
+    ),
+    _Draft(
+        "How heavy are all {x} fossils together in grams?",
+        (
+            ("query", "the total mass of {x} fossils", "SELECT SUM(mass) FROM fossils WHERE kind = '{x}'"),
+            ("convert", "{0n}", "kilograms", "grams"),
+        ),
+        "All {x} fossils together have sum of mass: {0}, grams: {1}.",
+        ("fern", "shell"),
+    ),
+    _Draft(
+        "Who was the cook of the {x} expedition?",
+        (("search", "cook of {x}"),),
+        "The cook of the {x} expedition was {0c}.",
+        _EXPEDITIONS,
+    ),
+    _Draft(
+        "Where did the base camp of the {x} expedition stand?",
+        (("search", "base camp of {x}"),),
+        "{0s}",
+        ("Heron", "Merlin"),
+    ),
+    _Draft(
+        "How many kilometres did the {x} team walk?",
+        (("search", "how far the {x} team walked"), ("convert", "{0n}", "miles", "kilometres")),
+        "The {x} team walked {0n} miles, kilometres: {1}.",
+        ("Heron", "Merlin"),
+    ),
+    _Draft(
+        "How high was the base camp of the {x} expedition in centimetres?",
+        (("search", "altitude of the {x} base camp"), ("convert", "{0n}", "feet", "centimetres")),
+        "The base camp of {x} stood at an altitude of {0n} feet, centimetres: {1}.",
+        ("Osprey", "Heron"),
+    ),
+    _Draft(
+        "How many fossils did the {x} expedition find, and how many kilometres did the team walk?",
+        (
+            (
+                "query",
+                "the number of fossils of {x}",
+                "SELECT COUNT(*) FROM fossils WHERE expedition = '{x}'",
             ),
+            ("search", "how far the {x} team walked"),
+            ("convert", "{1n}", "miles", "kilometres"),
         ),
-        "The longest expedition was Merlin.",
+        "The {x} expedition has count: {0}, kilometres: {2}.",
+        ("Heron", "Merlin"),
     ),
-    Example(
-        "In which year was the Kestrel expedition?",
-        (
-            _query(
-                "Get the year of the expedition Kestrel.",
-                "SELECT year FROM expeditions WHERE name = 'Kestrel'",
-            ),
-        ),
-        "The Kestrel expedition was in 2011.",
+    _Draft("Who drives the loan van?", (("search", "driver of the loan van"),), "{0s}"),
+    _Draft("Where is the assembly point?", (("search", "assembly point"),), "{0s}"),
+    _Draft("What discount do groups get?", (("search", "groups discount"),), "{0s}"),
+    _Draft("How long does the guided tour take?", (("search", "guided tour takes"),), "{0s}"),
+    _Draft("On which day did the radio break?", (("search", "radio day"),), "{0s}"),
+    _Draft("Where is the spare fuse of the generator?", (("search", "spare fuse"),), "{0s}"),
+    _Draft("What is the type of the generator?", (("search", "type of the generator"),), "{0s}"),
+    _Draft("What must you do when the alarm rings?", (("search", "alarm rings"),), "{0s}"),
+    _Draft("How much plaster did the mule carry?", (("search", "mule plaster"),), "{0s}"),
+    _Draft(
+        "What is the name of the lake of Kestrel?", (("search", "lake of Kestrel"),), "{0s}", ("Kestrel",)
     ),
-    Example(
-        "Who was the leader of the Heron expedition?",
-        (
-            _query(
-                "Get the leader of the expedition Heron.",
-                "SELECT leader FROM expeditions WHERE name = 'Heron'",
-            ),
-        ),
-        "The Heron expedition was led by Samir Quist.",
-    ),
-    Example(
-        "How many days did the Kestrel expedition take?",
-        (
-            _query(
-                "Get the days of the expedition Kestrel.",
-                "SELECT days FROM expeditions WHERE name = 'Kestrel'",
-            ),
-        ),
-        "The Kestrel expedition took 41 days.",
-    ),
-    Example(
-        "What is the price of a map in the shop?",
-        (_query("Get the price of the item map.", "SELECT price FROM shop WHERE item = 'map'"),),
-        "A map costs 5 euros.",
-    ),
-    Example(
-        "How many magnets did the shop sell?",
-        (_query("Get the number sold of the item magnet.", "SELECT sold FROM shop WHERE item = 'magnet'"),),
-        "The shop sold 760 magnets.",
-    ),
-    Example(
-        "Which fossils are in room 2?",
-        (_query("List the names of the fossils in room 2.", "SELECT name FROM fossils WHERE room = 2"),),
-        "Room 2 has Bramble, Indigo, Quill, Saffron and Violet.",
-    ),
-    Example(
-        "In which room is the fossil Kelp?",
-        (_query("Get the room of the fossil Kelp.", "SELECT room FROM fossils WHERE name = 'Kelp'"),),
-        "Kelp is in room 4.",
-    ),
-    Example(
-        "What is the total mass of the fern fossils?",
-        (
-            _query(
-                "Add up the mass of the fossils of kind fern.",
-                "SELECT SUM(mass) FROM fossils WHERE kind = 'fern'",
-            ),
-        ),
-        "The ferns weigh 55 kilograms in total.",
-    ),
-    Example(
-        "Who drives the loan van?",
-        (_search("driver of the loan van"),),
-        "The driver of the loan van is Otto Reiss.",
-    ),
-    Example(
-        "Who was the cook of the Osprey expedition?",
-        (_search("cook of Osprey"),),
-        "The cook of the Osprey expedition was Joao Prado.",
-    ),
-    Example("When does the museum open?", (_search("museum open"),), "The museum opens at 9:30."),
-    Example(
-        "Where is the spare fuse of the generator?",
-        (_search("spare fuse of the generator"),),
-        "The spare fuse is behind the green panel in room 5.",
-    ),
-    Example(
-        "What was the coldest night of the Merlin expedition?",
-        (_search("coldest night of Merlin"),),
-        "The coldest night was 21 degrees below zero Celsius.",
-    ),
-    Example(
-        "Where did the base camp of the Heron expedition stand?",
-        (_search("base camp of Heron"),),
-        "The base camp stood in the Tolva marsh.",
-    ),
-    Example(
-        "Which files do you have?",
-        (Step("List the files.", "list_files", {}),),
-        "The files are generator.txt, heron.txt, kestrel.txt, loans.txt, merlin.txt, osprey.txt, safety.txt "
-        "and tickets.txt.",
-    ),
-    Example(
-        "How many kilometres did the Heron team walk?",
-        (
-            _search("how far the Heron team walked"),
-            _convert(47, "miles", "kilometres"),
-        ),
-        "The Heron team walked 75.64 kilometres.",
-    ),
-    Example(
-        "How many ounces does the fossil Maple weigh?",
-        (
-            _query("Get the mass of the fossil Maple.", "SELECT mass FROM fossils WHERE name = 'Maple'"),
-            _convert(11, "kilograms", "ounces"),
-        ),
-        "Maple weighs 388.01 ounces.",
-    ),
-    Example(
-        "How much money did the shop take for maps?",
-        (
-            _query("Get the price of the item map.", "SELECT price FROM shop WHERE item = 'map'"),
-            _query("Get the number sold of the item map.", "SELECT sold FROM shop WHERE item = 'map'"),
-            _compute("5 * 418"),
-        ),
-        "The shop took 2090 euros for maps.",
-    ),
-    Example(
-        "How much do 4 adult tickets cost?",
-        (
-            _search("adult ticket costs"),
-            _compute("4 * 14"),
-        ),
-        "4 adult tickets cost 56 euros.",
-    ),
-    Example(
-        "What did the Heron expedition cost per day?",
-        (
-            _query(
-                "Get the cost of the expedition Heron.", "SELECT cost FROM expeditions WHERE name = 'Heron'"
-            ),
-            _query(
-                "Get the days of the expedition Heron.", "SELECT days FROM expeditions WHERE name = 'Heron'"
-            ),
-            _compute("15700 / 35"),
-        ),
-        "The Heron expedition cost 448.57 euros per day.",
-    ),
-    Example(
-        "How many fossils did the Heron expedition find, and how many kilometres did the team walk?",
-        (
-            _query(
-                "Count the fossils of the expedition Heron.",
-                "SELECT COUNT(*) FROM fossils WHERE expedition = 'Heron'",
-            ),
-            _search("how far the Heron team walked"),
-            _convert(47, "miles", "kilometres"),
-        ),
-        "The Heron expedition found 3 fossils and the team walked 75.64 kilometres.",
-    ),
-    Example(
-        "How high was the base camp of the Heron expedition in metres?",
-        (
-            _search("altitude of the Heron base camp"),
-            _convert(960, "feet", "metres"),
-        ),
-        "The Heron base camp was 292.61 metres high.",
-    ),
-    Example(
-        "What is the mass of Pebble?",
-        (_query("Get the mass of the fossil Pebble.", "SELECT mass FROM fossils WHERE name = 'Pebble'"),),
-        "Pebble weighs 7 kilograms.",
-    ),
-    Example(
-        "How heavy is Hazel in grams?",
-        (
-            _query("Get the mass of the fossil Hazel.", "SELECT mass FROM fossils WHERE name = 'Hazel'"),
-            _convert(6, "kilograms", "grams"),
-        ),
-        "Hazel weighs 6000 grams.",
-    ),
-    Example(
-        "What kind of fossil is Rusty?",
-        (_query("Get the kind of the fossil Rusty.", "SELECT kind FROM fossils WHERE name = 'Rusty'"),),
-        "Rusty is a shell.",
-    ),
-    Example(
-        "Which item of the shop is the cheapest?",
-        (
-            _query(
-                "Sort the items by price, the cheapest first.",
-                "SELECT item FROM shop ORDER BY price ASC LIMIT 1",
-            ),
-        ),
-        "The cheapest item is the magnet.",
-    ),
-    Example(
-        "What must you do when the alarm rings?",
-        (_search("alarm rings"),),
-        "Walk to the assembly point under the oak tree.",
-    ),
-    Example(
+    _Draft("How many visitors may be in the hall?", (("search", "visitors in the hall"),), "{0s}"),
+    _Draft("Where is Bramble lent to?", (("search", "Bramble lent"),), "{0s}", ("Bramble",)),
+    _Draft(
         "How wide is a loan crate in inches?",
-        (
-            _search("loan crate wide"),
-            _convert(80, "centimetres", "inches"),
-        ),
-        "A loan crate is 31.5 inches wide.",
+        (("search", "loan crate wide"), ("convert", "80", "centimetres", "inches")),
+        "A loan crate is 80 centimetres wide, inches: {1}.",
     ),
-    Example(
-        "How much plaster did the mule carry?",
-        (_search("mule plaster"),),
-        "The mule carried 65 kilograms of plaster.",
+    _Draft(
+        "How many gallons of oil does an oil change take?",
+        (("search", "oil change takes"), ("convert", "3", "litres", "gallons")),
+        "An oil change takes 3 litres of oil, gallons: {1}.",
     ),
-    Example(
-        "How much oil do 3 oil changes take?",
-        (
-            _search("litres of oil"),
-            _compute("3 * 3"),
-        ),
-        "3 oil changes take 9 litres of oil.",
+    _Draft(
+        "How much do 3 extinguishers weigh together?",
+        (("search", "extinguishers weigh"), ("compute", "3 * 6")),
+        "Fire extinguishers weigh 6 kilograms, result: {1}.",
     ),
+    _Draft(
+        "How much does the plaster in 9 crates weigh?",
+        (("search", "crate of plaster weighed"), ("compute", "9 * 18")),
+        "A crate of plaster weighed 18 kilograms, result: {1}.",
+    ),
+    _Draft(
+        "How much oil do 5 oil changes take?",
+        (("search", "oil change takes"), ("compute", "5 * 3")),
+        "An oil change takes 3 litres of oil, result: {1}.",
+    ),
+    _Draft("Which files do you have?", (("list_files",),), "The files are {0}."),
 )
+
+
+def _worked(draft: _Draft, name: str, kind: int) -> Example:
+    """A draft with its places filled, step by step, from what the tools say."""
+    tools = {function.__name__: function for function in museum.TOOLS}
+    found: dict[str, str] = {}
+
+    def fill(text: str) -> str:
+        text = text.replace("{x}", name)
+        return re.sub(r"\{(\d\w?)\}", lambda match: found[match[1]], text)
+
+    steps: list[Step] = []
+    last = len(draft.steps) + 1
+    for number, (tool, *texts) in enumerate(draft.steps):
+        plan, arguments = _step(tool, [fill(text) for text in texts])
+        result = tools[tool](**arguments)
+        steps.append(Step(f"Step {number + 1} of {last}: {plan}.", tool, arguments, result))
+        found[f"{number}"] = result if tool in ("search", "list_files") else result.rpartition(": ")[2]
+        found[f"{number}n"] = (re.findall(r"\d+", result) or [""])[0]
+        found[f"{number}s"] = result.splitlines()[0].partition(": ")[2]
+        found[f"{number}c"] = result.rpartition("Cook: ")[2].rstrip(".")
+    conclusion = f"Step {last} of {last}: answer."
+    return Example(fill(draft.question), tuple(steps), conclusion, fill(draft.answer), name, kind)
+
+
+def _step(tool: str, texts: Sequence[str]) -> tuple[str, dict[str, Any]]:
+    match tool, texts:
+        case "query", [what, sql]:
+            return f"query {what}", {"sql": sql}
+        case "search", [words]:
+            return f"search {words}", {"text": words}
+        case "convert", [value, unit, to]:
+            return f"convert {value} {unit} to {to}", {"value": int(value), "unit": unit, "to": to}
+        case "compute", [expression]:
+            return f"compute {expression}", {"expression": expression}
+        case _:
+            return "list the files", {}
+
+
+@cache
+def examples() -> tuple[Example, ...]:
+    """All worked examples."""
+    return tuple(_worked(draft, name, kind) for kind, draft in enumerate(_DRAFTS) for name in draft.names)
 
 
 def worked_examples(question: str, count: int = SHOWN) -> list[Message]:
     """The examples nearest to a question as the messages of finished runs, the nearest last."""
-    return [message for number in _nearest(question, count) for message in _messages(number)]
+    return [message for example in nearest(question, count) for message in _messages(example)]
 
 
 def nearest(question: str, count: int = SHOWN) -> list[Example]:
-    """The examples most like the question, by its words and pairs of words, the nearest last.
+    """The examples most like a question, by its words and pairs of words, the nearest last.
 
-    Names, units and numbers count as their kind. Where all but the last would start with one tool, the last
-    place goes to the best example that starts with another: a model shown one tool only uses no other.
+    Names, units and numbers count as their kind. Examples about a name in the question are left out. Those
+    that take the same tools in the same order as the nearest come first: so many turns, then the answer.
     """
-    return [EXAMPLES[number] for number in _nearest(question, count)]
+    asked, words = _vector(question), set(re.findall(r"\w+", question.lower()))
+    scored = [
+        (sum(weight * vector.get(feature, 0.0) for feature, weight in asked.items()), number)
+        for number, vector in enumerate(_vectors())
+        if not {examples()[number].name.lower(), examples()[number].name.lower() + "s"} & words
+    ]
+    order: list[int] = []
+    kinds: Counter[int] = Counter()
+    for _, number in sorted(scored, key=lambda pair: (-pair[0], pair[1])):
+        kinds[examples()[number].kind] += 1
+        if kinds[examples()[number].kind] <= SAME_KIND:
+            order.append(number)
+    way = _tools(order[0])
+    order.sort(
+        key=lambda number: _tools(number) != way
+    )  # stable: the nearest that go the same way come first
+    chosen, rest = order[:count], order[count:]
+    if len(way) == 1 and {_tools(number) for number in chosen} == {way}:
+        chosen[-1] = next(number for number in rest if _tools(number)[0] != way[0])
+    return [examples()[number] for number in reversed(chosen)]
 
 
-def _nearest(question: str, count: int) -> list[int]:
-    vectors = _vectors()
-    asked = _vector(question)
-    order = sorted(
-        range(len(EXAMPLES)),
-        key=lambda i: -sum(weight * vectors[i].get(feature, 0.0) for feature, weight in asked.items()),
-    )
-    chosen = order[: count - 1]
-    first_tools = {EXAMPLES[i].steps[0].tool for i in chosen}
-    rest = order[count - 1 :]
-    other = (
-        [i for i in rest if EXAMPLES[i].steps[0].tool not in first_tools] if len(first_tools) == 1 else rest
-    )
-    chosen += (other or rest)[:1]
-    return chosen[::-1]
+def _tools(number: int) -> tuple[str, ...]:
+    return tuple(step.tool for step in examples()[number].steps)
 
 
-@cache
-def _messages(number: int) -> tuple[Message, ...]:
-    """An example as a finished run; its results are what the tools say now."""
-    example = EXAMPLES[number]
-    tools = {function.__name__: function for function in museum.TOOLS}
+def _messages(example: Example) -> list[Message]:
+    """An example as a finished run."""
     out: list[Message] = [UserMessage(example.question)]
     for turn, step in enumerate(example.steps, 1):
-        call = ToolCall(f"example_{number}_{turn}", step.tool, json.dumps(step.arguments))
-        result = ToolResult(call.id, step.tool, tools[step.tool](**step.arguments))
-        out += [AssistantMessage(plan=step.plan, calls=(call,)), ToolMessage(result)]
-    out.append(AssistantMessage(example.answer))
-    return tuple(out)
+        call = ToolCall(f"{example.question} {turn}", step.tool, json.dumps(step.arguments))
+        out.append(AssistantMessage(plan=step.plan, calls=(call,)))
+        out.append(ToolMessage(ToolResult(call.id, step.tool, step.result)))
+    out.append(AssistantMessage(example.answer, plan=example.conclusion))
+    return out
 
 
 def _features(text: str) -> Counter[str]:
@@ -385,14 +408,14 @@ def _features(text: str) -> Counter[str]:
 
 @cache
 def _rarity() -> dict[str, float]:
-    found = Counter(feature for example in EXAMPLES for feature in _features(example.question))
-    return {feature: math.log(1 + len(EXAMPLES) / count) for feature, count in found.items()}
+    found = Counter(feature for example in examples() for feature in _features(example.question))
+    return {feature: math.log(1 + len(examples()) / count) for feature, count in found.items()}
 
 
 def _vector(text: str) -> dict[str, float]:
     """Weights of the features, of length 1."""
     rarity = _rarity()
-    unseen = math.log(1 + len(EXAMPLES))
+    unseen = math.log(1 + len(examples()))
     weights = {
         feature: (0.2 if feature in _COMMON else 0.7 if " " in feature else 1.0) * rarity.get(feature, unseen)
         for feature in _features(text)
@@ -403,4 +426,4 @@ def _vector(text: str) -> dict[str, float]:
 
 @cache
 def _vectors() -> tuple[dict[str, float], ...]:
-    return tuple(_vector(example.question) for example in EXAMPLES)
+    return tuple(_vector(example.question) for example in examples())

@@ -106,19 +106,19 @@ def query(sql: Sql) -> str:
 
 def compute(expression: Expression) -> str:
     """Work out an arithmetic expression."""
-    return number(evaluate(expression))
+    return f"result: {number(evaluate(expression))}"
 
 
 def convert(value: float, unit: Unit, to: Unit) -> str:
     """Convert a value from one unit to another."""
     if unit in _TEMPERATURES and to in _TEMPERATURES:
         celsius = value if unit == "celsius" else (value - 32) / 1.8
-        return f"{number(celsius if to == 'celsius' else celsius * 1.8 + 32)} {to}"
+        return f"{to}: {number(celsius if to == 'celsius' else celsius * 1.8 + 32)}"
     kind, size = _UNITS.get(unit, ("temperature", 1.0))
     to_kind, to_size = _UNITS.get(to, ("temperature", 1.0))
     if kind != to_kind:
         raise Retry(f"{unit} measure {kind}, {to} measure {to_kind}. Choose two units of one kind.")
-    return f"{number(value * size / to_size)} {to}"
+    return f"{to}: {number(value * size / to_size)}"
 
 
 TOOLS: tuple[Callable[..., str], ...] = (query, search, read_file, list_files, compute, convert)
