@@ -1,6 +1,6 @@
 """Right tool, right arguments: scores a model on our held-out requests and on the public BFCL questions.
 
-    python -m benchmarks.tool_calls laneformer-nano --sets held_out simple_python multiple parallel irrelevance
+    python -m benchmarks.tool_calls laneformer-nano --sets held_out simple_python multiple irrelevance
     python -m benchmarks.tool_calls smollm2-135m --sets simple_python --limit 100 --free
 
 Held-out requests come from benchmarks/data/held_out.jsonl, written by training.evaluate: names, parameters
@@ -28,8 +28,7 @@ from benchmarks.common import Figure, append, make_record, show
 from kogagent import Engine
 from kogagent.errors import InputError, KogagentError
 from kogagent.loop.protocols import ToolChoice, TurnRequest
-from kogagent.types import CallReady, SystemMessage, TextDelta, ToolSpec, UserMessage
-from kogagent.types import Message as Message
+from kogagent.types import CallReady, Message, SystemMessage, ToolSpec, UserMessage
 
 HELD_OUT = Path(__file__).resolve().parent / "data" / "held_out.jsonl"
 BFCL = ("simple_python", "multiple", "parallel", "parallel_multiple", "irrelevance")
@@ -82,8 +81,10 @@ def bfcl(name: str) -> Iterator[Question]:
             answers[row["id"]] = row["ground_truth"]
     for line in (folder / f"BFCL_v4_{name}.json").read_text().splitlines():
         row = json.loads(line)
-        roles = {"user": UserMessage, "system": SystemMessage}
-        messages = tuple(roles[m["role"]](m["content"]) for m in row["question"][0])
+        messages = tuple(
+            SystemMessage(m["content"]) if m["role"] == "system" else UserMessage(m["content"])
+            for m in row["question"][0]
+        )
         tools = tuple(
             ToolSpec(plain_name(f["name"]), f["description"], json_schema(f["parameters"]))
             for f in row["function"]
@@ -181,8 +182,6 @@ async def ask(engine: Engine, question: Question, *, grammar: bool, max_tokens: 
                     calls.append((event.call.name, json.loads(event.call.arguments)))
                 except json.JSONDecodeError:
                     calls.append((event.call.name, None))
-            elif isinstance(event, TextDelta):
-                continue
     except KogagentError as error:
         return Score(False, False, 0, time.perf_counter() - started, f"{type(error).__name__}: {error}")
     finally:

@@ -1035,6 +1035,11 @@ def _cells(result: str) -> list[str]:
     return result.split(", ")
 
 
+def q(text: object) -> str:
+    """A string in SQL."""
+    return "'" + str(text).replace("'", "''") + "'"
+
+
 def sql_chain(rng: random.Random, world: World, roles: list[str]) -> Chain | None:
     table = rng.choice(world.tables)
     key = next(c for c, k in table.columns.items() if k == "key")
@@ -1047,7 +1052,6 @@ def sql_chain(rng: random.Random, world: World, roles: list[str]) -> Chain | Non
     cat = rng.choice(cats)
     val = row[order.index(cat)]
     num = rng.choice(nums)
-    q = lambda s: "'" + str(s).replace("'", "''") + "'"  # noqa: E731
     said = words(num)
     forms: list[tuple[list[str], str, Callable[[str], str]]] = []
     of = {

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from training import desk
+from training import desk as worlds
 from training.kinds import Kinds, Pools, Split, pick, words
 from training.tooling import Call, Task, Tool, Toolsmith, arguments, bind, parallel, plain, several, single
 
@@ -300,16 +300,15 @@ class Writer:
         roll = rng.random()
 
         def scalar() -> Any:
-            return rng.choice(
-                [
-                    lambda: rng.randint(0, 99999),
-                    lambda: round(rng.uniform(0, 1000), rng.choice([1, 2, 2, 3])),
-                    lambda: pools.value(rng, rng.choice(["person", "city", "company", "phrase", "colour"])),
-                    lambda: pools.topic(rng),
-                    lambda: f"{rng.randint(2020, 2027)}-{rng.randint(1, 12):02}-{rng.randint(1, 28):02}",
-                    lambda: rng.choice(["yes", "no", "open", "closed", "sunny", "delayed"]),
-                ]
-            )()
+            makers: list[Callable[[], Any]] = [
+                lambda: rng.randint(0, 99999),
+                lambda: round(rng.uniform(0, 1000), rng.choice([1, 2, 2, 3])),
+                lambda: pools.value(rng, rng.choice(["person", "city", "company", "phrase", "colour"])),
+                lambda: pools.topic(rng),
+                lambda: f"{rng.randint(2020, 2027)}-{rng.randint(1, 12):02}-{rng.randint(1, 28):02}",
+                lambda: rng.choice(["yes", "no", "open", "closed", "sunny", "delayed"]),
+            ]
+            return rng.choice(makers)()
 
         if roll < 0.3:
             v = scalar()
@@ -408,24 +407,24 @@ class Writer:
     # ── agent-loop tasks ──
 
     def desk(self, rng: random.Random) -> Conversation:
-        world = desk.make_world(rng, self.kinds)
-        roles = list(desk.ROLE_NAMES)
+        world = worlds.make_world(rng, self.kinds)
+        roles = list(worlds.ROLE_NAMES)
         if rng.random() < 0.5:
             keep = rng.randint(2, 6)
             roles = rng.sample(roles, keep)
         rng.shuffle(roles)
-        makers: list[Callable[[random.Random, desk.World, list[str]], desk.Chain | None]] = []
+        makers: list[Callable[[random.Random, worlds.World, list[str]], worlds.Chain | None]] = []
         if "read" in roles or "search" in roles:
-            makers += [desk.fact_chain] * 5 + [desk.two_facts_chain] * 2
+            makers += [worlds.fact_chain] * 5 + [worlds.two_facts_chain] * 2
         if "query" in roles:
-            makers += [desk.sql_chain] * 6
+            makers += [worlds.sql_chain] * 6
         if "compute" in roles:
-            makers.append(desk.compute_chain)
+            makers.append(worlds.compute_chain)
         if "convert" in roles:
-            makers.append(desk.convert_chain)
+            makers.append(worlds.convert_chain)
         if "list" in roles:
-            makers.append(desk.list_chain)
-        tools = desk.tool_specs(rng, world, roles)
+            makers.append(worlds.list_chain)
+        tools = worlds.tool_specs(rng, world, roles)
         if rng.random() < 0.3:
             tools += [
                 t
@@ -451,15 +450,15 @@ class Writer:
         if not any(m.role == "user" for m in messages):
             return self.desk(rng)
         return Conversation(
-            "desk", tools, messages, tuple(expected), execute=lambda c: desk.run_call(world, c)
+            "desk", tools, messages, tuple(expected), execute=lambda c: worlds.run_call(world, c)
         )
 
     def _follow(
         self,
         rng: random.Random,
-        world: desk.World,
+        world: worlds.World,
         roles: list[str],
-        chains: list[desk.Chain],
+        chains: list[worlds.Chain],
         messages: list[Message],
     ) -> list[str]:
         """Appends the request, the turns that work the chains off stage by stage, and the answer."""
@@ -502,7 +501,7 @@ class Writer:
                 if spoiled:
                     messages += [
                         Message("assistant", plan, (spoiled,), trained=False),
-                        Message("tool", desk.run_call(world, spoiled)),
+                        Message("tool", worlds.run_call(world, spoiled)),
                     ]
                     plan = rng.choice(
                         [
@@ -514,7 +513,7 @@ class Writer:
                     )
                 wrong = False
             messages.append(Message("assistant", plan, tuple(unique)))
-            found = {json.dumps(c_): desk.run_call(world, c_) for c_ in unique}
+            found = {json.dumps(c_): worlds.run_call(world, c_) for c_ in unique}
             messages += [Message("tool", found[json.dumps(c_)]) for c_ in unique]
             for i, c_ in batch:
                 results[i].append(found[json.dumps(c_)])
@@ -522,7 +521,7 @@ class Writer:
         messages.append(Message("assistant", " ".join(answers)))
         return [value for c, r in zip(chains, results, strict=True) for value in c.quoted(r)]
 
-    def _step_words(self, world: desk.World, c: Call, rng: random.Random) -> str:
+    def _step_words(self, world: worlds.World, c: Call, rng: random.Random) -> str:
         role = next(r for r, n in world.names.items() if n == c[0])
         first = next(iter(c[1].values()), "")
         return {
@@ -534,7 +533,7 @@ class Writer:
             "convert": rng.choice(["convert the value", f"convert {first}", "convert the units"]),
         }[role]
 
-    def _spoil(self, rng: random.Random, world: desk.World, c: Call) -> Call | None:
+    def _spoil(self, rng: random.Random, world: worlds.World, c: Call) -> Call | None:
         """A call that fails in the world, close to the right one."""
         role = next(r for r, n in world.names.items() if n == c[0])
         if role == "read" and not world.enumerated:

@@ -493,7 +493,7 @@ class Kinds:
             options = list(ENUMS[base])
             rng.shuffle(options)
             options = options[: rng.randint(2, min(6, len(options)))]
-            schema = {"type": "string", "enum": options}
+            schema = {"type": "string", "enum": raw["enum"]}
             if rng.random() < 0.15:
                 schema = {"type": "string"}
             draw = lambda r: (lambda o: Spoken(o, o))(r.choice(options))  # noqa: E731
@@ -515,7 +515,7 @@ class Kinds:
                 f"using {{v}} as the {words(base)}",
             ]
         elif roll < 0.62:
-            base, low, high, about, spoken = rng.choice(
+            base, low, high, abouts, phrases = rng.choice(
                 [
                     (
                         "limit",
@@ -582,13 +582,13 @@ class Kinds:
                     ),
                 ]
             )
-            about, spoken = pick(rng, about.split("|"), split), spoken.split("|")
+            about, spoken = pick(rng, abouts.split("|"), split), phrases.split("|")
             schema = {"type": "integer"}
             if rng.random() < 0.3:
                 schema |= {"minimum": low, "maximum": high}
             draw = lambda r: integer(r, low, high)  # noqa: E731
         elif roll < 0.72:
-            base, low, high, about, spoken = rng.choice(
+            base, low, high, abouts, phrases = rng.choice(
                 [
                     (
                         "amount",
@@ -648,7 +648,7 @@ class Kinds:
                     ),
                 ]
             )
-            about, spoken = pick(rng, about.split("|"), split), spoken.split("|")
+            about, spoken = pick(rng, abouts.split("|"), split), phrases.split("|")
             schema = {"type": "number"}
             draw = lambda r: number(r, low, high)  # noqa: E731
         elif roll < 0.80:
@@ -780,14 +780,10 @@ class Kinds:
                 f"{noun}: {{v}}",
                 f"the {noun} being {{v}}",
             ]
+        one: Callable[[random.Random], Spoken]
+        item: dict[str, Any]
         if "enum" in raw:
-            options = raw["enum"]
-
-            def one(r: random.Random) -> Spoken:
-                option = r.choice(options)
-                return Spoken(option, option if r.random() < 0.5 else re.sub(r"[_\-]+", " ", option).lower())
-
-            item: dict[str, Any] = {"type": "string", "enum": options}
+            one, item = self._option(raw["enum"]), {"type": "string", "enum": raw["enum"]}
         elif kind == "integer":
             top = rng.choice([10, 100, 1000, 100000])
             one = lambda r: integer(r, 0, top)  # noqa: E731
@@ -811,6 +807,13 @@ class Kinds:
                 about,
             )
         return Param(name, item, one, tuple(phrases), required, about)
+
+    def _option(self, options: list[str]) -> Callable[[random.Random], Spoken]:
+        def draw(r: random.Random) -> Spoken:
+            option = r.choice(options)
+            return Spoken(option, option if r.random() < 0.5 else re.sub(r"[_\-]+", " ", option).lower())
+
+        return draw
 
     def _string_for(self, said: str) -> Callable[[random.Random], Spoken]:
         pools = self.pools

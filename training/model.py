@@ -44,7 +44,7 @@ def land(x: Tensor, outputs: Sequence[Tensor], coefficients: Coefficients) -> Te
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Turn interleaved pairs of x [..., T, h] by cos, sin [T, h/2]."""
-    pairs = x.float().unflatten(-1, (-1, 2))
+    pairs = x.float().view(*x.shape[:-1], -1, 2)
     a, b = pairs[..., 0], pairs[..., 1]
     return torch.stack((a * cos - b * sin, a * sin + b * cos), -1).flatten(-2).to(x.dtype)
 
@@ -65,13 +65,13 @@ def attention_step(
     norm: Tensor, wq: Tensor, wk: Tensor, wv: Tensor, wo: Tensor,
     mask: Any, cos: Tensor, sin: Tensor, width: int, eps: float,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """(X after the landings, o). older: outputs that land besides, before this module's own in `coefficients`."""
+    """(X after the landings, o). older: outputs that land besides, first in `coefficients`."""
     lanes, batch, length, dim = x.shape
     h = rms_norm(x, norm, eps).view(lanes, batch * length, dim)
     w = torch.cat((wq, wk, wv), 1).to(h.dtype)
     qkv = torch.bmm(h, w.transpose(1, 2)).view(lanes, batch, length, -1, width).permute(1, 0, 3, 2, 4)
     n_q, n_kv = wq.shape[1] // width, wk.shape[1] // width
-    q, k, v = qkv.split((n_q, n_kv, n_kv), 2)  # [B, L, heads, T, h]
+    q, k, v = torch.split(qkv, [n_q, n_kv, n_kv], 2)  # [B, L, heads, T, h]
     if n_q != n_kv:
         k, v = (t.repeat_interleave(n_q // n_kv, 2) for t in (k, v))
     q, k, v = (t.reshape(batch, -1, length, width) for t in (rotate(q, cos, sin), rotate(k, cos, sin), v))
@@ -150,6 +150,8 @@ class LaneModel(nn.Module):
             torch.arange(spec.context, dtype=torch.float64),
             torch.tensor(spec.rope_frequencies(), dtype=torch.float64),
         )
+        self.cos: Tensor
+        self.sin: Tensor
         self.register_buffer("cos", angles.cos().float(), persistent=False)
         self.register_buffer("sin", angles.sin().float(), persistent=False)
         wrap: Callable[[Any], Any] = (

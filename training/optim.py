@@ -15,11 +15,11 @@ from torch import Tensor
 def orthogonal(g: Tensor, steps: int = 5) -> Tensor:
     """Newton-Schulz: the nearest semi-orthogonal matrices, about, of a batch [n, out, in] (Jordan 2024)."""
     a, b, c = 3.4445, -4.7750, 2.0315
-    x = g.bfloat16()
+    x: Tensor = g.bfloat16()
     tall = x.shape[-2] > x.shape[-1]
     if tall:
         x = x.mT
-    x = x / (x.norm(dim=(-2, -1), keepdim=True) + 1e-7)
+    x = x / (torch.linalg.matrix_norm(x, keepdim=True) + 1e-7)
     for _ in range(steps):
         gram = x @ x.mT
         x = a * x + (b * gram + c * gram @ gram) @ x
@@ -42,7 +42,7 @@ class Muon(torch.optim.Optimizer):
         self._lr: dict[torch.device, Tensor] = {}  # on the device, so that no step waits for a copy
 
     @torch.no_grad()
-    def step(self, closure: Any = None) -> None:
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]  # no closure, no loss
         for group in self.param_groups:
             for w in group["params"]:
                 state = self.state[w]

@@ -174,7 +174,7 @@ def compute_tool(
 
         kind = "integer" if is_whole else "number" if rng.random() < 0.7 or hi <= 1 else "integer"
         if kind == "integer" and not is_whole:
-            draw = lambda r, lo=lo, hi=hi: integer(r, int(lo), int(hi))  # type: ignore[misc]  # noqa: E731
+            draw = lambda r, lo=lo, hi=hi: integer(r, int(lo), int(hi))  # type: ignore[misc, assignment]  # noqa: E731
         text = f"{about}{'' if unit == '-' or rng.random() < 0.4 else f', in {unit}'}."
         if key not in params:
             params[key] = Param(

@@ -1,6 +1,6 @@
 """Trains the byte-level BPE on a sample of what the model reads: conversations and prose. Knows no model.
 
-    python -m training.tokenizer --pools build/nano/pools.json.gz --prose build/nano/prose.txt.gz --out build/nano
+    python -m training.tokenizer --pools POOLS.json.gz --prose PROSE.txt.gz --out build/nano
 
 Digits are split one by one; the chat and tool tags are single special tokens with ids 0..8. A word is the
 same

@@ -71,6 +71,15 @@ def data_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
                     "required": i < 2,
                 }
                 for i, t in enumerate(rng.sample(types, 3))
+            ]
+            + [
+                {
+                    "name": "mode",
+                    "type": "string",
+                    "about": "",
+                    "required": True,
+                    "enum": ["FAST_ONE", "SLOW"],
+                }
             ],
         }
         for _ in range(60)

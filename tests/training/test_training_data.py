@@ -102,7 +102,7 @@ def test_only_the_assistants_words_are_trained_and_its_errors_are_not(data_folde
         Message("tool", "no"),
         Message("assistant", "", (right,)),
     ]
-    flags = {}
+    flags: dict[int, list[str]] = {}
     for part in text_parts([], messages):
         flags.setdefault(part.flag, []).append(part.text)
     assert any('"a": 1' in t for t in flags[TRAINED]) and not any('"a": 2' in t for t in flags[TRAINED])

@@ -127,7 +127,7 @@ def _check_logits(spec: ModelSpec, tensors: dict[str, torch.Tensor]) -> None:
 def test_a_resumed_run_ends_where_an_unbroken_one_does(data_folder: Path, tmp_path: Path) -> None:
     _run(data_folder, tmp_path / "whole", 12)
     # the schedule is that of 12 steps from the start; stop in its middle by hand
-    import training.train as module
+    import training.trainer as module
 
     class Stop(Exception):
         pass
