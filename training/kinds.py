@@ -493,7 +493,7 @@ class Kinds:
             options = list(ENUMS[base])
             rng.shuffle(options)
             options = options[: rng.randint(2, min(6, len(options)))]
-            schema = {"type": "string", "enum": raw["enum"]}
+            schema = {"type": "string", "enum": options}
             if rng.random() < 0.15:
                 schema = {"type": "string"}
             draw = lambda r: (lambda o: Spoken(o, o))(r.choice(options))  # noqa: E731
