@@ -1,7 +1,8 @@
-"""The grammar's cost and gain on public tool sets: compile time, time of a step, share of forced tokens.
+"""The grammar on public tool sets: compile time, time of a step, share of forced tokens, size of the tables.
 
-    python -m benchmarks.grammar            measure, print, append to results/grammar.jsonl
-    python -m benchmarks.grammar --dry-run  print only
+    python -m benchmarks.grammar                measure, print, append to results/grammar.jsonl
+    python -m benchmarks.grammar --dry-run      print only
+    python -m benchmarks.grammar --only tables  the sizes of the device's tables alone
 
 Needs the data of `pip install --no-deps bfcl-eval` (questions with tools and right calls) and, as peer,
 llguidance. Vocabulary: SmolLM2's 49,152 tokens; `150k` pads it with made-up tokens to 152,000. Calls are the
@@ -28,6 +29,7 @@ from benchmarks.common import Figure, Record, append, interleave, make_record, s
 from kogagent.engine.grammar import Grammar, compile_turn
 from kogagent.engine.grammar import compile as compiler
 from kogagent.engine.grammar.keywords import KEYWORDS
+from kogagent.engine.grammar.tables import make_tables
 from kogagent.errors import SchemaError
 from kogagent.spec import HERMES, Vocabulary
 from kogagent.tokenizer import Tokenizer
@@ -215,6 +217,36 @@ def compile_records(
     ]
 
 
+def table_records(
+    vocabulary: Vocabulary, sets: Sequence[Mapping[str, Any]], all_tools: Mapping[str, Any]
+) -> list[Record]:
+    """Bytes and states of the device's tables. `dense`: the same with a row for every state."""
+    tools = list(all_tools.items())
+    groups: dict[str, list[Mapping[str, Any]]] = {
+        "tools1-4": [t for t in sets if len(t) <= 4],
+        # The data holds few sets of this size: its own tools, twenty after twenty.
+        "tools18-22": [dict(tools[i : i + 20]) for i in range(0, len(tools) - 19, 20)],
+        f"tools{len(tools)}": [all_tools],
+    }
+    records = []
+    for name, group in groups.items():
+        tables = [make_tables(fresh_compile(t, vocabulary)[0].automaton) for t in group]
+        values = {
+            "bytes": [t.bytes for t in tables],
+            "states": [len(t.final) for t in tables],
+            "lone_states": [t.lone for t in tables],
+            "dense_bytes": [2 * len(t.final) * t.moves.shape[1] + t.bytes - t.moves.nbytes for t in tables],
+        }
+        for metric, found in values.items():
+            for label, share in (("p50", 0.5), ("p95", 0.95), ("max", 1.0)):
+                figure = Figure((percentile(found, share),))
+                case = f"tables/{name}/{label}"
+                records.append(
+                    make_record("grammar", case, "host", metric, figure, note=f"{len(group)} sets")
+                )
+    return records
+
+
 def step_records(name: str, vocabulary: Vocabulary, requests: Sequence[Request]) -> list[Record]:
     """Cold and warm step times, on fresh grammars every repeat."""
     kept: dict[str, list[float]] = {"cold": [], "warm": []}
@@ -329,6 +361,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--dry-run", action="store_true", help="print only")
+    parser.add_argument("--only", choices=["tables"], help="measure this part alone")
     options = parser.parse_args()
     vocabulary = smollm()
     live = load("live_multiple")
@@ -338,8 +371,13 @@ def main() -> None:
         for name, schema in tools.items():
             if len(everything) < 162:
                 everything.setdefault(name, schema)
+    compiling = [t for t in sets if _compiles(t, vocabulary)]
+    if options.only == "tables":
+        _give(table_records(vocabulary, compiling, everything), options.dry_run)
+        return
     usable = [r for r in live if _compiles(r.tools, vocabulary)]
-    records = compile_records(vocabulary, [t for t in sets if _compiles(t, vocabulary)], everything)
+    records = compile_records(vocabulary, compiling, everything)
+    records += table_records(vocabulary, compiling, everything)
     records += step_records("49k", vocabulary, usable[::12])
     records += step_records("152k", padded(vocabulary, 152_000), usable[::24])
     records += share_records(vocabulary)
@@ -348,8 +386,12 @@ def main() -> None:
         note = "llguidance on the arguments' schema of each call alone, p50"
         for metric, value in peer.items():
             records.append(make_record("grammar", "llguidance", "host", metric, Figure((value,)), note=note))
+    _give(records, options.dry_run)
+
+
+def _give(records: Sequence[Record], dry_run: bool) -> None:
     show(records)
-    if not options.dry_run:
+    if not dry_run:
         append(records)
 
 

@@ -44,6 +44,7 @@ def agree(automaton: Automaton, symbols: list[int], rng: random.Random) -> int:
         deepest = max(deepest, len(stack))
     assert deepest <= tables.depth and state == FINISHED
     assert tables.moves.dtype == np.uint16 and tables.moves.shape[1] < 256
+    assert tables.lone + len(tables.moves) == len(states) == len(tables.final) == len(tables.need)
     return compared
 
 
@@ -68,5 +69,22 @@ def test_the_arrays_carry_special_ids_and_calls(rng: np.random.Generator) -> Non
     one = [SPECIAL + 257, *call.encode(), SPECIAL + 258]
     symbols = [*b"Text, ```", *one, *b"\n", *one, END]
     agree(automaton, symbols, random.Random(int(rng.integers(2**32))))
-    assert make_tables(automaton).bytes < 100_000
+    assert make_tables(automaton).special_ids.tolist() == [257, 258]
     assert HERMES.begin.startswith("<tool_call>")
+
+
+def test_a_state_of_one_move_costs_four_bytes_and_not_a_row() -> None:
+    """Twice the enumerated text must cost its bytes, not its bytes times the classes."""
+    sizes = []
+    for length in (500, 1000):
+        text = "".join(chr(0x61 + (i * i) % 26) for i in range(length))
+        tables = make_tables(compile_schema({"enum": [text, f"-{text}"]}, byte_vocabulary()).automaton)
+        assert tables.lone >= length and len(tables.moves) <= 4
+        sizes.append(tables.bytes)
+    assert sizes[1] - sizes[0] <= 2 * 500 * (2 + 2 + 1 + 2)
+
+
+def test_the_first_states_are_the_end_and_the_return_and_have_no_move() -> None:
+    tables = make_tables(compile_schema({"type": "integer"}, byte_vocabulary()).automaton)
+    assert tables.lone_code[:3].tolist() == [0xFFFF] * 3 and tables.lone_move[:3].tolist() == [0] * 3
+    assert all(tables.move(state, code) == 0 for state in range(3) for code in range(257))

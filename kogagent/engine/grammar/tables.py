@@ -1,9 +1,13 @@
-"""An automaton as plain arrays, for a device: 16-bit moves over byte classes, sites, needs. Knows no tokens.
+"""An automaton as plain arrays, for a device: 16-bit moves, sites, needs. Knows no tokens.
 
-`moves[s, k]` is the move for class k of a symbol as automaton.py documents it, in 16 bits: 0 where the row
-has none, bit 15 PUSH, bit 14 COUNT, the low 14 the state or site. Bytes with equal columns share a class;
-each other symbol (END, special ids) has its own. A configuration is (state, top) and a stack of at most
-`depth` frames (site u16, count u32).
+A move is what automaton.py documents, in 16 bits: 0 none, bit 15 PUSH, bit 14 COUNT, the low 14 the state
+or site. Most states have one move, so the first `lone` states store just that one, and only the others have a
+row over classes of symbols. A symbol's code is the byte, 256 for END, 257 + i for special_ids[i]:
+
+    s < lone:   move = lone_move[s] if lone_code[s] == code else 0
+    else:       move = moves[s - lone, byte_class[code] if code < 256 else end_class + code - 256]
+
+A configuration is (state, top) and a stack of at most `depth` frames (site u16, count u32).
 
 `step` below is the whole semantics on these arrays, one symbol at a time, with no Python object behind it:
 the device program and the host's matcher are both held to it.
@@ -23,6 +27,7 @@ from kogagent.engine.grammar.automaton import (
     FINISHED,
     PUSH,
     RETURN,
+    SPECIAL,
     TARGET,
     Automaton,
     Frame,
@@ -32,19 +37,24 @@ from kogagent.errors import SchemaError
 _COUNT = 0x4000
 _PUSH = 0x8000
 _TARGET = 0x3FFF
+_NO_CODE = 0xFFFF
 
 
 @dataclass(frozen=True)
 class Tables:
-    """moves [states, classes] u16; byte_class [256] u8; end_class; special_class: special id -> class;
+    """lone_code, lone_move [lone] u16: the one move of the first states, code 0xFFFF where there is none;
+    moves [states - lone, classes] u16: the rows of the others; byte_class [256] u8: bytes no such row tells
+    apart share a class; end_class: END's class, behind it those of special_ids [specials] u32, ascending;
     final [states] u8; need [states] u16; site_entry, site_follow [sites] u16; site_least, site_most [sites]
     u32; start; start_sites: the calls around the start, outermost first; depth: frames, the bottom included.
     """
 
+    lone_code: npt.NDArray[np.uint16]
+    lone_move: npt.NDArray[np.uint16]
     moves: npt.NDArray[np.uint16]
     byte_class: npt.NDArray[np.uint8]
     end_class: int
-    special_class: dict[int, int]
+    special_ids: npt.NDArray[np.uint32]
     final: npt.NDArray[np.uint8]
     need: npt.NDArray[np.uint16]
     site_entry: npt.NDArray[np.uint16]
@@ -56,16 +66,30 @@ class Tables:
     depth: int
 
     @property
+    def lone(self) -> int:
+        """How many states have at most one move; they come first."""
+        return len(self.lone_code)
+
+    @property
     def bytes(self) -> int:
         """What a device holds of it."""
-        arrays = (self.moves, self.byte_class, self.final, self.need, self.site_entry, self.site_follow)
-        return sum(a.nbytes for a in (*arrays, self.site_least, self.site_most))
+        arrays = (self.lone_code, self.lone_move, self.moves, self.byte_class, self.special_ids, self.final)
+        sites = (self.site_entry, self.site_follow, self.site_least, self.site_most)
+        return sum(a.nbytes for a in (*arrays, self.need, *sites))
 
-    def class_of(self, symbol: int) -> int | None:
-        """The class of a symbol; None for a special id no state reads."""
-        if symbol < END:
-            return int(self.byte_class[symbol])
-        return self.end_class if symbol == END else self.special_class.get(symbol - END - 1)
+    def code_of(self, symbol: int) -> int | None:
+        """The code of an automaton's symbol; None for a special id no state reads."""
+        if symbol < SPECIAL:
+            return symbol
+        found = np.flatnonzero(self.special_ids == symbol - SPECIAL)
+        return SPECIAL + int(found[0]) if len(found) else None
+
+    def move(self, state: int, code: int) -> int:
+        """The move of a state for a symbol's code, 0 where there is none."""
+        if state < self.lone:
+            return int(self.lone_move[state]) if self.lone_code[state] == code else 0
+        k = int(self.byte_class[code]) if code < END else self.end_class + code - END
+        return int(self.moves[state - self.lone, k])
 
 
 @dataclass
@@ -89,42 +113,50 @@ def make_tables(automaton: Automaton) -> Tables:
             f"the grammar has {len(states)} states and {len(site_numbers)} calls, a device table holds "
             f"{_TARGET + 1}. Offer fewer tools at once, or keep the grammar on the host"
         )
-    symbols = sorted({s for n in states for s in automaton.rows[n] if s >= END} | {END})
-    column = {**{b: b for b in range(256)}, **{s: 256 + i for i, s in enumerate(symbols)}}
+    special = sorted({s - SPECIAL for n in states for s in automaton.rows[n] if s >= SPECIAL})
+    codes = {SPECIAL + id: SPECIAL + i for i, id in enumerate(special)}
+    lone = sum(len(automaton.rows[n]) <= 1 for n in states)
 
     def packed(move: int) -> int:
         to = site_numbers[move & TARGET] if move & PUSH else states[move & TARGET]
         return to | (_PUSH if move & PUSH else 0) | (_COUNT if move & COUNT else 0)
 
-    entries = [(i, column[s], packed(m)) for n, i in states.items() for s, m in automaton.rows[n].items()]
-    wide = np.zeros((len(states), 256 + len(symbols)), np.uint16)
+    entries = [
+        (i, codes.get(s, s), packed(m)) for n, i in states.items() for s, m in automaton.rows[n].items()
+    ]
     places = np.array(entries, np.int64).reshape(-1, 3)
-    wide[places[:, 0], places[:, 1]] = places[:, 2]
+    alone = places[places[:, 0] < lone]
+    lone_code, lone_move = np.full(lone, _NO_CODE, np.uint16), np.zeros(lone, np.uint16)
+    lone_code[alone[:, 0]], lone_move[alone[:, 0]] = alone[:, 1], alone[:, 2]
+    wide = np.zeros((len(states) - lone, END + 1 + len(special)), np.uint16)
+    places = places[places[:, 0] >= lone]
+    wide[places[:, 0] - lone, places[:, 1]] = places[:, 2]
     # Equal columns have equal products with random odd numbers; the classes are checked against the columns.
     salt = np.random.default_rng(len(entries)).integers(1, 2**63, len(wide), dtype=np.uint64) * 2 + 1
-    hashes = (wide[:, :256].astype(np.uint64) * salt[:, None]).sum(0, dtype=np.uint64)
+    hashes = (wide[:, :END].astype(np.uint64) * salt[:, None]).sum(0, dtype=np.uint64)
     _, first, byte_class = np.unique(hashes, return_index=True, return_inverse=True)
-    moves = np.concatenate([wide[:, first], wide[:, 256:]], axis=1)
-    assert np.array_equal(moves[:, byte_class.reshape(-1)], wide[:, :256])
-    need = np.zeros(len(wide), np.uint16)
-    final = np.zeros(len(wide), np.uint8)
+    moves = np.concatenate([wide[:, first], wide[:, END:]], axis=1)
+    assert np.array_equal(moves[:, byte_class.reshape(-1)], wide[:, :END])
+    need = np.zeros(len(states), np.uint16)
+    final = np.zeros(len(states), np.uint8)
     for old, new in states.items():
         need[new] = automaton.need.get(old, 0)
         final[new] = old in automaton.final
     kept = [automaton.sites[n] for n in site_numbers]
     renamed = [(states.get(e, 0), states.get(f, 0), least, most) for e, f, least, most in kept]
     sites = np.array(renamed, np.int64).reshape(-1, 4)
-    special = {s - END - 1: len(first) + i for i, s in enumerate(symbols) if s != END}
     frame: Frame | None = automaton.frames
     start_sites: list[int] = []
     while frame is not None:
         start_sites.append(site_numbers[frame[0]])
         frame = frame[2]
     return Tables(
+        lone_code,
+        lone_move,
         moves,
         byte_class.reshape(-1).astype(np.uint8),
-        len(first) + symbols.index(END),
-        special,
+        len(first),
+        np.array(special, np.uint32),
         final,
         need,
         sites[:, 0].astype(np.uint16),
@@ -138,14 +170,17 @@ def make_tables(automaton: Automaton) -> Tables:
 
 
 def reached(automaton: Automaton) -> tuple[dict[int, int], dict[int, int]]:
-    """The states and sites a walk can come to: old number -> new, the first three states in their places."""
-    states = {DEAD: DEAD, FINISHED: FINISHED, RETURN: RETURN}
+    """The states and sites a walk can come to: old number -> new.
+
+    The first three states keep their places; behind them come those with one move, then the others.
+    """
+    found = dict.fromkeys((DEAD, FINISHED, RETURN))
     sites: dict[int, int] = {0: 0}
     queue: list[int] = []
 
     def reach(state: int) -> None:
-        if state not in states:
-            states[state] = len(states)
+        if state not in found:
+            found[state] = None
             queue.append(state)
 
     def call(site: int) -> None:
@@ -165,7 +200,8 @@ def reached(automaton: Automaton) -> tuple[dict[int, int], dict[int, int]]:
                 call(move & TARGET)
             else:
                 reach(move & TARGET)
-    return states, sites
+    order = sorted(found, key=lambda state: len(automaton.rows[state]) > 1)
+    return {state: number for number, state in enumerate(order)}, sites
 
 
 def begin(tables: Tables) -> Configuration:
@@ -177,9 +213,9 @@ def begin(tables: Tables) -> Configuration:
 
 def step(tables: Tables, at: Configuration, symbol: int) -> bool:
     """Advance `at` in place by one symbol. False where it is illegal; then `at` must not be used further."""
-    k = tables.class_of(symbol)
+    code = tables.code_of(symbol)
     while True:
-        move = 0 if k is None else int(tables.moves[at.state, k])
+        move = 0 if code is None else tables.move(at.state, code)
         if move:
             break
         if not tables.final[at.state] or not _pop(tables, at):
