@@ -833,7 +833,9 @@ def run_call(world: World, call: Call) -> str:
             cursor = world.db.execute(value["sql"])
         except sqlite3.Error as error:
             return f"SQL error: {error}. Write one SELECT."
-        rows = cursor.fetchmany(9)
+        rows = [
+            [_num(round(x, 4)) if isinstance(x, float) else x for x in row] for row in cursor.fetchmany(9)
+        ]
         columns = [c[0] for c in cursor.description]
         cells = [[shown(x) if isinstance(x, (int, float)) else str(x) for x in row] for row in rows]
         if not rows:
@@ -1029,7 +1031,8 @@ def _scalar(result: str) -> str:
 def _cells(result: str) -> list[str]:
     """The cells of a one-column result."""
     if result.startswith("["):
-        return [str(next(iter(r.values())) if isinstance(r, dict) else r[0]) for r in json.loads(result)]
+        cells = [next(iter(r.values())) if isinstance(r, dict) else r[0] for r in json.loads(result)]
+        return [shown(c) if isinstance(c, int | float) else str(c) for c in cells]
     if "\n" in result:
         return result.split("\n")[1:]
     return result.split(", ")
