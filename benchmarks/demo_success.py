@@ -87,7 +87,7 @@ HELD_OUT = (
     Question("In which room is Lark?", "3"),
     Question("What kind of fossil is Quill?", "fish"),
     Question("Which expedition was the shortest?", "Osprey"),
-    Question("Who was the cook of the Kestrel expedition?", "Bram Tielens"),
+    Question("Who was the cook of the Osprey expedition?", "Joao Prado"),
     Question("Where did the base camp of the Osprey expedition stand?", "Gull Island"),
     Question("How many litres of diesel does the generator burn an hour?", "4"),
     Question("What does a child ticket cost?", "6"),

@@ -24,7 +24,7 @@ DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 
 def demo(ask: str, model: str, *, device: str, dtype: str, json: bool) -> int:
     """Answer one question about the museum."""
-    from kogagent.demo import DEFAULT_MODEL, DEFAULT_QUESTION, museum_agent, worked_examples
+    from kogagent.demo import DEFAULT_MODEL, DEFAULT_QUESTION, demo_model, museum_agent, worked_examples
 
     question = ask.strip() or DEFAULT_QUESTION
     name = model or DEFAULT_MODEL
@@ -32,8 +32,8 @@ def demo(ask: str, model: str, *, device: str, dtype: str, json: bool) -> int:
     async def work(view: View) -> int:
         with loading.load_engine(name, device, dtype) as engine:
             view.question(question, _described(name, engine))
-            stream = museum_agent(engine).stream(question, history=worked_examples(question))
-            return await _watch(stream, view)
+            agent = museum_agent(demo_model(engine))
+            return await _watch(agent.stream(question, history=worked_examples(question)), view)
 
     return _guarded(work, json=json)
 

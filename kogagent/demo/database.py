@@ -29,13 +29,15 @@ def ask(sql: str) -> list[str]:
             connection.set_progress_handler(lambda: 1, SQL_STEPS)
             cursor = connection.execute(sql)
             rows = cursor.fetchmany(MAX_ROWS + 1)
-            columns = len(cursor.description or ())
+            columns = [column[0] for column in cursor.description or ()]
     except (sqlite3.Error, sqlite3.Warning) as error:
         raise Retry(f"SQL error: {error}. Write one SELECT.") from None
+    if not columns:
+        raise Retry("SQL error: there is no statement. Write one SELECT.")
     more = ["(more rows)"] if len(rows) > MAX_ROWS else []
     lines = [", ".join(_cell(value) for value in row) for row in rows[:MAX_ROWS]]
-    if columns == 1 and lines:
-        return [f"{_label(cursor.description[0][0])}: {', '.join(lines + more)}"]
+    if len(columns) == 1 and lines:
+        return [f"{_label(columns[0])}: {', '.join(lines + more)}"]
     return lines + more if lines else ["no rows"]
 
 

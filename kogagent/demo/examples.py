@@ -263,6 +263,12 @@ _DRAFTS = (
         ("Heron", "Merlin"),
     ),
     _Draft("Who drives the loan van?", (("search", "driver of the loan van"),), "{0s}"),
+    _Draft("Who is the {x}?", (("search", "the {x}"),), "{0s}", ("accountant", "gardener")),
+    _Draft(
+        "What is the telephone number of the workshop?", (("search", "telephone number workshop"),), "{0s}"
+    ),
+    _Draft("When does the staff meeting start?", (("search", "staff meeting starts"),), "{0s}"),
+    _Draft("On which day is the workshop closed?", (("search", "workshop closed"),), "{0s}"),
     _Draft("Where is the assembly point?", (("search", "assembly point"),), "{0s}"),
     _Draft("What discount do groups get?", (("search", "groups discount"),), "{0s}"),
     _Draft("How long does the guided tour take?", (("search", "guided tour takes"),), "{0s}"),

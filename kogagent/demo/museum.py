@@ -34,6 +34,7 @@ FileName = Literal[
     "merlin.txt",
     "osprey.txt",
     "safety.txt",
+    "staff.txt",
     "tickets.txt",
 ]
 Unit = Literal[

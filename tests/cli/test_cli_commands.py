@@ -27,6 +27,7 @@ class _Loaded:
     def __init__(self, model: ScriptedModel) -> None:
         self.played = model
         self.backend_name = "scripted"
+        self.chat = SimpleNamespace(native_tools=True)
         self.spec = SimpleNamespace(parameters=135_000_000)
         self.closed = False
         self.sampling: Any = None
@@ -85,7 +86,7 @@ def test_a_demo_run_shows_plan_call_result_answer_and_phases(monkeypatch: pytest
         "? How many fossils are there?",
         "Count the fossils.",
         '→ query {"sql": "SELECT COUNT(*) FROM fossils"}',
-        "← 22",
+        "← count: 22",
         "There are 22 fossils.",
     ]
     places = [lines.index(text) for text in shown]
@@ -117,7 +118,7 @@ def test_json_output_is_one_object_an_event(monkeypatch: pytest.MonkeyPatch) -> 
     assert kinds[0] == "run_started" and kinds[-1] == "run_finished"
     assert {"plan_delta", "call_delta", "call_ready", "tool_finished", "text_delta", "turn_end"} <= set(kinds)
     finished = next(event for event in events if event["event"] == "tool_finished")
-    assert (finished["name"], finished["status"], finished["text"]) == ("query", "ok", "22")
+    assert (finished["name"], finished["status"], finished["text"]) == ("query", "ok", "count: 22")
     text = "".join(event["text"] for event in events if event["event"] == "text_delta")
     assert text == events[-1]["output"] == "There are 22 fossils."
     assert events[-1]["usage"]["sampled_tokens"] == 14
