@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from kogagent.errors import DeviceError, MissingExtraError
 from kogagent.kernels.build import build
-from kogagent.kernels.pack import Layout, by_kv_head, log2_scale, pack
+from kogagent.kernels.pack import PHASES, Layout, by_kv_head, kind_of, log2_scale, pack
 from kogagent.kernels.params import PARAMS, STEP
 from kogagent.spec import ModelSpec
 
@@ -24,19 +24,8 @@ if TYPE_CHECKING:
     import torch
 
 THREADS = 384
-_WAITS = (
-    "",
-    "weights",
-    "the stream",
-    "q, k and v",
-    "attention splits",
-    "attention",
-    "hidden values",
-    "other lanes",
-    "the head's input",
-    "candidates",
-    "a threshold",
-)
+_INPUTS = ("the stream", "attention from its splits", "the stream", "hidden values", "the head's input or candidates")
+"""What a block waits for at the start of each kind of phase, unless it is weights or late landings."""
 
 
 class Reason(enum.IntEnum):
@@ -313,10 +302,11 @@ class Monokernel:
     def _fail(self) -> None:
         status = self._status_words
         if int(status[9]) == self._epoch:
-            what = _WAITS[int(status[2])] if int(status[2]) < len(_WAITS) else f"wait {status[2]}"
+            passes, phase = divmod(int(status[3]), 4 * self.spec.n_layers + 1)
+            kind = kind_of(phase, self.spec)
             raise DeviceError(
-                f"the kernel missed its deadline: block {status[3]} thread {status[7]} waited for {what}, "
-                f"index {status[4]}: tag {status[5]} expected, {status[6]} found. Load the engine again."
+                f"the kernel missed its deadline: block {status[2]} stood in pass {passes}, layer {phase // 4}, "
+                f"phase {PHASES[kind]}, waiting for {_INPUTS[kind]}. Load the engine again."
             )
         raise DeviceError("the kernel ended without a last token. Load the engine again.")
 

@@ -5,7 +5,7 @@
 #include "gemv.cuh"
 
 constexpr int KEY_BLOCK = 8;
-constexpr int LOADS = 8;  // keys and values in flight a thread
+constexpr int LOADS = 4;  // keys and values in flight a thread
 
 struct Place {  // of this block
     int lane, rank;
@@ -37,6 +37,7 @@ __device__ __forceinline__ void prefetch_keys(const Place& me, int layer, int at
         const size_t head = (size_t)layer * 2 * p.lanes * p.kv_heads + me.lane * p.kv_heads + kv_head;
         const char* keys = (const char*)p.kv + (head * p.capacity + (size_t)(span.first_block + behind) * KEY_BLOCK) * p.head_dim * 2;
         const size_t values = (size_t)p.lanes * p.kv_heads * p.capacity * p.head_dim * 2;
+#pragma unroll 1
         for (int i = lane; i < blocks * lines; i += 32) {
             const int block = i / lines;
             if ((span.first_block + behind + block * p.splits + 1) * KEY_BLOCK > p.capacity) continue;
@@ -120,7 +121,7 @@ __device__ __forceinline__ void read_qkv(const Place& me, const AttentionScratch
                 turn(me, s, rope, layer, w, at0 + w, kv_head, owned);
             else
                 TIMED(11, gather((const u64*)p.qbuf + ((size_t)me.lane * p.width + w) * p.qkv_rows + kv_head * (rep + 2) * h, (rep + (owned ? 2 : 0)) * h / 2,
-                       nullptr, 0, tag, WAIT_QKV, (uint2*)(s.qkv + w * (rep + 2) * h)));
+                       nullptr, 0, tag, (uint2*)(s.qkv + w * (rep + 2) * h)));
         }
         sync_consumers();
     }
@@ -198,17 +199,16 @@ __device__ __forceinline__ void publish_split(const Place& me, const AttentionSc
     }
 }
 
-// The attention phase of this block: softmax-weighted values of its (kv head, split) items, row by row. The first
-// keys are on their way before q has come.
+// The attention phase of this block: softmax-weighted values of its (kv head, split) items, row by row.
 __device__ __forceinline__ void attend(const Place& me, char* scratch, const float2* rope, int layer, int rows, int at0, int window, u32 tag) {
     const AttentionScratch s = attention_scratch(scratch, rows);
     const int h = p.head_dim, rep = p.heads / p.kv_heads, warp = threadIdx.x >> 5;
-    const u32 values = (u32)p.lanes * p.kv_heads * p.capacity * (h / 8);  // 16-byte words between a key and its value
+    const u32 h8 = h / 8, values = (u32)p.lanes * p.kv_heads * p.capacity * h8;  // 16-byte words between a key and its value
 #pragma unroll 1
     for (int item = me.rank; item < p.kv_heads * p.splits; item += p.group) {
         const int kv_head = item >> p.split_log2, split = item & (p.splits - 1);
         const size_t head = (size_t)layer * 2 * p.lanes * p.kv_heads + me.lane * p.kv_heads + kv_head;
-        const uint4* cache = (const uint4*)p.kv + head * p.capacity * (h / 8);
+        const uint4* cache = (const uint4*)p.kv + head * p.capacity * h8;
         bool ready = false;
 #pragma unroll 1
         for (int w = 0; w < rows; w++) {
@@ -223,30 +223,17 @@ __device__ __forceinline__ void attend(const Place& me, char* scratch, const flo
                 for (int base = 0; base < plan.blocks * KEY_BLOCK; base += step) {
                     uint4 k[LOADS], v[LOADS];
                     u32 seen = 0;
+                    if (!ready) read_qkv(me, s, rope, layer, rows, at0, window, kv_head, split, tag);
+                    ready = true;
 #pragma unroll
                     for (int u = 0; u < LOADS; u++) {
                         const int key = key_of(plan, base, u);
                         k[u] = v[u] = make_uint4(0, 0, 0, 0);
-                        if (key >= 0) seen |= 1u << u;
-                        if (key >= 0 && key < at0) {
-                            const uint4* from = cache + (u32)key * (h / 8) + plan.d / 8;
-                            k[u] = load_past_l1(from);
-                            v[u] = load_past_l1(from + values);
-                        }
-                    }
-                    if (!ready) {
-                        read_qkv(me, s, rope, layer, rows, at0, window, kv_head, split, tag);
-                        ready = true;
-                    }
-                    if ((plan.first + plan.blocks * p.splits) * KEY_BLOCK > at0) {  // keys of this step among them
-#pragma unroll
-                        for (int u = 0; u < LOADS; u++) {
-                            const int key = key_of(plan, base, u);
-                            if (key >= at0) {
-                                const uint4* from = (const uint4*)(s.fresh + (key - at0) * h) + plan.d / 8;
-                                k[u] = from[0];
-                                v[u] = from[h / 8];
-                            }
+                        if (key >= 0) {  // in the cache or, if it came with this step, in shared memory
+                            const uint4* from = key < at0 ? cache + (u32)key * h8 : (const uint4*)(s.fresh + (key - at0) * h);
+                            k[u] = from[plan.d / 8];
+                            v[u] = from[(key < at0 ? values : h8) + plan.d / 8];
+                            seen |= 1u << u;
                         }
                     }
                     float4 q0 = make_float4(0, 0, 0, 0), q1 = q0;
@@ -322,7 +309,7 @@ __device__ __forceinline__ void combine(const Place& me, char* scratch, char* x,
         const uint2* values = (const uint2*)scratch;
         float* weights = (float*)(values + cells);
         gather((const u64*)p.pbuf + ((row * quads + low) << p.split_log2) * 2, cells,
-               (const u64*)p.sbuf + ((row * p.heads + head0) << p.split_log2), p.splits == 1 ? 0 : heads << p.split_log2 >> 1, tag, WAIT_SPLITS,
+               (const u64*)p.sbuf + ((row * p.heads + head0) << p.split_log2), p.splits == 1 ? 0 : heads << p.split_log2 >> 1, tag,
                (uint2*)scratch);
         sync_consumers();
 #pragma unroll 1
@@ -359,6 +346,6 @@ __device__ __forceinline__ void combine(const Place& me, char* scratch, char* x,
             }
         }
     }
-    if (!all && needed) gather(published, quads, nullptr, 0, tag, WAIT_ATTENTION, (uint2*)x);
+    if (!all && needed) gather(published, quads, nullptr, 0, tag, (uint2*)x);
     sync_consumers();  // the scratch may be used again
 }

@@ -3,19 +3,6 @@
 #pragma once
 #include "ptx.cuh"
 
-enum Wait {  // what a wait was for, as the host prints it
-    WAIT_WEIGHTS = 1,
-    WAIT_STREAM,
-    WAIT_QKV,
-    WAIT_SPLITS,
-    WAIT_ATTENTION,
-    WAIT_HIDDEN,
-    WAIT_LANES,
-    WAIT_HEAD,
-    WAIT_CANDIDATES,
-    WAIT_THRESHOLD,
-};
-
 extern "C" {
 __constant__ Params p;  // of this launch
 }
@@ -31,57 +18,57 @@ __shared__ long long timed[16];  // cycles of thread 0
 #define TIMED(i, ...) __VA_ARGS__
 #endif
 
-__shared__ int gone;   // a deadline was missed, here or in another block
-__shared__ u64 since;  // when this block began to wait
+__shared__ int gone;  // a deadline was missed, here or in another block
 
-// A wait that goes on: true once it is hopeless. Called every 1,024 polls, so that no wait reads a clock else.
-__device__ __forceinline__ bool give_up_slow(u32 spins, int what, u32 index, u32 expected, u32 found) {
-    if (*(volatile int*)&gone) return true;
+// A failed poll: true once the wait is hopeless. The clock is the helper warp's, so that a wait costs its loop
+// nothing but this test.
+__device__ __forceinline__ bool give_up(u32& spins) { return (++spins & 255) == 0 && *(volatile int*)&gone; }
+
+// What the helper warp asks whenever it waits: true when this block is done or lost. Every deadline is kept here:
+// no progress of the consumers for p.deadline_ns ends the segment in all blocks, and the host is told which block
+// stood in which phase.
+struct Clock {
+    volatile int *quit, *progress;
+    int seen;
+    u32 spins;
+    u64 since;
+};
+__device__ __forceinline__ bool over(Clock& c) {
+    if (*c.quit) return true;
+    if ((++c.spins & 1023) != 0) return false;
     u32* dead = (u32*)p.dead;
-    if (load_from_host(dead) == 0) {
-        // The first slow visit of a wait starts the clock; a block has one, since its waits end together.
-        const u64 now = nanoseconds();
-        if (spins <= 1024) {
-            *(volatile u64*)&since = now;
-            return false;
-        }
-        if (now - *(volatile u64*)&since < p.deadline_ns) return false;
-        if (atomicExch(dead, 1u) == 0) {
-            volatile u32* status = (volatile u32*)p.status;
-            status[2] = what;
-            status[3] = blockIdx.x;
-            status[4] = index;
-            status[5] = expected;
-            status[6] = found;
-            status[7] = threadIdx.x;
-            __threadfence_system();
-            store_word_to_host((u64*)(status + 8), tagged(1, p.epoch));
-        }
+    const u64 now = nanoseconds();
+    if (*c.progress != c.seen) {
+        c.seen = *c.progress;
+        c.since = now;
     }
+    if (now - c.since > p.deadline_ns && atomicExch(dead, 1u) == 0) {
+        volatile u32* status = (volatile u32*)p.status;
+        status[2] = blockIdx.x;
+        status[3] = c.seen;
+        __threadfence_system();
+        store_word_to_host((u64*)(status + 8), tagged(1, p.epoch));
+    }
+    if (load_from_host(dead) == 0) return false;
     *(volatile int*)&gone = 1;
     return true;
-}
-__device__ __forceinline__ bool give_up(u32& spins, int what, u32 index, u32 expected, u32 found) {
-    if ((++spins & 1023) != 0) return false;
-    return give_up_slow(spins, what, index, expected, found);
 }
 
 __device__ __forceinline__ u32 tag_of(u64 word) { return (u32)(word >> 32); }
 
 // Value of one word, once it carries the tag.
-__device__ __forceinline__ u32 poll_word(const u64* p, u32 tag, int what, u32 index) {
-    u64 v = load_word(p);
+__device__ __forceinline__ u32 poll_word(const u64* p, u32 tag) {
+    u64 v;
     u32 spins = 0;
-    while (tag_of(v) != tag) {
-        if (give_up(spins, what, index, tag, tag_of(v))) return 0;
+    do {
         v = load_word(p);
-    }
+    } while (tag_of(v) != tag && !give_up(spins));
     return (u32)v;
 }
 // Two runs of cells (two words each) to shared memory, 8 bytes a cell, the second behind the first. All consumer
 // threads; no barrier after. One loop with one exit: code that runs once a phase is paid for by the byte, in
 // misses of the instruction cache.
-__device__ __forceinline__ void gather(const u64* from, int cells, const u64* from2, int cells2, u32 tag, int what, uint2* to) {
+__device__ __forceinline__ void gather(const u64* from, int cells, const u64* from2, int cells2, u32 tag, uint2* to) {
     constexpr int BATCH = 4;
     const int all = cells + cells2;
 #pragma unroll 1
@@ -101,7 +88,7 @@ __device__ __forceinline__ void gather(const u64* from, int cells, const u64* fr
 #ifdef KOGAGENT_NO_WAITS
             wrong = 0;
 #endif
-        } while (wrong && !give_up(spins, what, base, tag, wrong ^ tag));
+        } while (wrong && !give_up(spins));
 #pragma unroll
         for (int j = 0; j < BATCH; j++) {
             const int i = base + j * THREADS;

@@ -81,7 +81,7 @@ __device__ void reduce_over_blocks(HeadScratch& s, u32 mine, int parity, u32 tag
     float mass = 0;
 #pragma unroll 1
     for (int block = tid >> 4; block < p.blocks; block += 16) {
-        const u32 v = poll_word(words + block * 16 + b, tag, WAIT_THRESHOLD, block);
+        const u32 v = poll_word(words + block * 16 + b, tag);
         if (KIND == ADD_COUNTS) count += v;
         if (KIND == MAXIMUM) count = max(count, v);
         if (KIND == ADD_MASSES) mass += __uint_as_float(v);
@@ -315,7 +315,7 @@ __device__ __forceinline__ Choice choose(HeadScratch& s, float* logits, float* z
             for (int i = 0; i < 6; i += 2) load_two_words(from + i, x[i], x[i + 1]);
 #pragma unroll
             for (int i = 0; i < 6; i++) wrong |= tag_of(x[i]) ^ tag;
-        } while (wrong && !give_up(spins, WAIT_CANDIDATES, tid, tag, wrong ^ tag));
+        } while (wrong && !give_up(spins));
         s.z[tid] = __uint_as_float((u32)x[0]);
         s.id[tid] = (int)x[1];
         s.logit[tid] = __uint_as_float((u32)x[2]);

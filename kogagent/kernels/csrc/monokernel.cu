@@ -7,7 +7,7 @@ struct Misc {  // shared memory, fixed size
     float squares[8][WARPS];  // [row][warp]
     int quit;
     u32 aborted;
-    int module;  // passes * modules + module that the consumers run
+    int progress;  // passes * (4N+1) + phase that the consumers run
     u64 late_full[2], late_empty[2];
 };
 
@@ -34,8 +34,8 @@ __device__ __forceinline__ void pad_input(char* x, int values, int kind, int row
     for (int i = threadIdx.x; i < rows * pad; i += THREADS) ((unsigned short*)x)[(i / pad) * p.x_stride + values + i % pad] = 0;
 }
 // Halves of one row from an exchange buffer into x and, if asked, their sum of squares into this warp's place.
-__device__ __forceinline__ void gather_row(const u64* from, int values, u32 tag, int what, char* x, float* squares) {
-    gather(from, values / 4, nullptr, 0, tag, what, (uint2*)x);
+__device__ __forceinline__ void gather_row(const u64* from, int values, u32 tag, char* x, float* squares) {
+    gather(from, values / 4, nullptr, 0, tag, (uint2*)x);
     if (!squares) return;
     float square = 0;
 #pragma unroll 1
@@ -75,49 +75,49 @@ __device__ void help(Misc& misc, float* late, const u32* schedule) {
     const int lane = threadIdx.x & 31, modules = 2 * p.layers;
     const Place me = {(int)blockIdx.x / p.group, (int)blockIdx.x % p.group};
     const int dim_first = (int)(schedule[1] >> 16) * 8, dim_rows = (int)(schedule[1] & 0xffff) * 8;
-    volatile int* quit = &misc.quit;
+    Clock clock = {&misc.quit, &misc.progress, -1, 0, 0};
     int fed = 0, at0 = p.position, used = 0;
-    for (u32 pass = 0; !*quit; pass++) {
-        const int rows = fed < p.n_pending ? min(W, p.n_pending - fed) : 1;
+#pragma unroll 1
+    for (u32 pass = 0; !*clock.quit; pass++) {
+        const int rows = W == 1 ? 1 : fed < p.n_pending ? min(W, p.n_pending - fed) : 1;
         if (fed < p.n_pending) fed += rows;
         const u32 tag0 = p.tag_base + pass * (modules + 64);
         if (blockIdx.x == 0 && lane == 0 && load_from_host((const u32*)p.abort_word) == p.epoch) *(volatile u32*)&misc.aborted = ABORTED;
-        for (int module = 0; module < modules && !*quit; module++) {
+#pragma unroll 1
+        for (int module = 0; module <= modules; module++) {
+            // not sooner than the consumers run the module before it: L2 holds a few layers' keys, not all
+            const int start = (int)pass * (2 * modules + 1) + 2 * max(module - 1, 0);
+            while (*clock.progress < start)
+                if (over(clock)) return;
+            if (module == modules) break;
             const Step step = ((const Step*)p.steps)[module];
-            if ((module & 1) == 0) {
-                // not sooner than the consumers run the MLP before it: L2 holds a few layers' keys, not all
-                const int start = (int)pass * modules + module - 1;
-                while (*(volatile int*)&misc.module < start && !*quit) sleep_briefly();
-                prefetch_keys(me, module / 2, at0 + rows - 1, step.window);
-            }
+            if ((module & 1) == 0) prefetch_keys(me, module / 2, at0 + rows - 1, step.window);
             if (step.late < 0 || !dim_rows) continue;
             float* to = late + (used & 1) * W * p.max_dim_rows;
             while (!barrier_try(misc.late_empty + (used & 1), ((used >> 1) & 1) ^ 1))
-                if (*quit) return;
-            const u64* slot = (const u64*)p.obuf + ((size_t)(pass & 1) * modules + step.late) * p.lanes * W * p.dim;
+                if (over(clock)) return;
+            const u64* slot = (const u64*)p.obuf + ((size_t)(pass & 1) * modules + step.late) * p.lanes * W * p.dim + dim_first;
             const u32 tag = tag0 + step.late;
 #pragma unroll 1
             for (int i = lane; i < rows * dim_rows; i += 32) {
                 const int w = W == 1 ? 0 : i / dim_rows, row = i - w * dim_rows;
-                const u64* from = slot + (size_t)w * p.dim + dim_first + row;
                 float sum = 0;
 #pragma unroll 1
-                for (int j0 = 0; j0 < p.lanes; j0 += 8) {
-                    u64 v[8];
+                for (int j0 = 0; j0 < p.lanes; j0 += 4) {
+                    const u64* from = slot + ((size_t)j0 * W + w) * p.dim + row;
+                    u64 v[4];
+                    u32 wrong;
+                    do {
+                        wrong = 0;
 #pragma unroll
-                    for (int j = 0; j < 8; j++)
-                        if (j0 + j < p.lanes) v[j] = load_word(from + (size_t)(j0 + j) * W * p.dim);
-#pragma unroll
-                    for (int j = 0; j < 8; j++) {
-                        if (j0 + j >= p.lanes) continue;
-                        const float k = j0 + j == me.lane ? step.late_own : step.late_others;
-                        if (k == 0.0f) continue;
-                        while (tag_of(v[j]) != tag) {
-                            if (*quit) return;
-                            v[j] = load_word(from + (size_t)(j0 + j) * W * p.dim);
+                        for (int j = 0; j < 4; j++) {
+                            const bool wanted = j0 + j < p.lanes && (j0 + j == me.lane ? step.late_own : step.late_others) != 0.0f;
+                            v[j] = wanted ? load_word(from + (size_t)j * W * p.dim) : (u64)tag << 32;
+                            wrong |= tag_of(v[j]) ^ tag;
                         }
-                        sum += k * __uint_as_float((u32)v[j]);
-                    }
+                    } while (wrong && !over(clock));
+#pragma unroll
+                    for (int j = 0; j < 4; j++) sum += (j0 + j == me.lane ? step.late_own : step.late_others) * __uint_as_float((u32)v[j]);
                 }
                 to[w * p.max_dim_rows + row] = sum;
             }
@@ -126,6 +126,9 @@ __device__ void help(Misc& misc, float* late, const u32* schedule) {
             used++;
         }
         at0 += rows;
+        // the rest of a pass, the head and the choice, is waited for with the clock running
+        while (*clock.progress < (int)(pass + 1) * (2 * modules + 1))
+            if (over(clock)) return;
     }
 }
 
@@ -135,7 +138,7 @@ __device__ __forceinline__ float head_input(const Place& me, char* x, const floa
                                          float scale, float first_inverse, u32 tag) {
     float inverse = 0.0f, factor = first_inverse / 32.0f;  // a plain sum leaves f16 room for growth
     if (p.head_mode != 2) {
-        gather_row(stream_words(me, 1, last), p.dim, tag - 1, WAIT_STREAM, x, misc.squares[0]);
+        gather_row(stream_words(me, 1, last), p.dim, tag - 1, x, misc.squares[0]);
         pad_input(x, p.dim, 4, 1);
         sync_consumers();
         inverse = rsqrtf(mean_square(misc, 0) + p.head_eps * scale * scale);
@@ -152,13 +155,13 @@ __device__ __forceinline__ float head_input(const Place& me, char* x, const floa
 #pragma unroll 1
         for (int j = 0; j < p.lanes; j++) {
             const u64* from = (const u64*)p.f1 + (size_t)j * p.dim + 2 * i;
-            a += __uint_as_float(poll_word(from, tag, WAIT_HEAD, j));
-            b += __uint_as_float(poll_word(from + 1, tag, WAIT_HEAD, j));
+            a += __uint_as_float(poll_word(from, tag));
+            b += __uint_as_float(poll_word(from + 1, tag));
         }
         store_word((u64*)p.f2 + i, tagged(pack_halves(a, b), tag));
     }
     sync_consumers();
-    gather_row((const u64*)p.f2, p.dim, tag, WAIT_HEAD, x, misc.squares[0]);
+    gather_row((const u64*)p.f2, p.dim, tag, x, misc.squares[0]);
     pad_input(x, p.dim, 4, 1);
     sync_consumers();
     return p.head_mode == 1 ? 1.0f : rsqrtf(mean_square(misc, 0) + p.head_eps * factor * factor);
@@ -201,7 +204,7 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
 #endif
     for (u32 pass = 0;; pass++) {
         const bool feeding = fed < p.n_pending;
-        const int rows = feeding ? min(W, p.n_pending - fed) : 1;
+        const int rows = W == 1 ? 1 : feeding ? min(W, p.n_pending - fed) : 1;
         const bool heads = feeding ? fed + rows == p.n_pending && p.want_head : true;
         const u32 tag0 = p.tag_base + pass * (modules + 64);
         float first_inverse = 1.0f, head_inverse = 1.0f;
@@ -226,14 +229,14 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
             const int kind = phase == 4 * p.layers ? 4 : phase & 3, module = phase >> 1, layer = phase >> 2;
             const u32 tag = tag0 + module;
             const int first = (int)(schedule[phase] >> 16) * 8, units = (int)(schedule[phase] & 0xffff);
+            if (tid == 0) *(volatile int*)&misc.progress = (int)pass * (4 * p.layers + 1) + phase;
             // ── the input of the phase, in x ──
             if (kind == 0 || kind == 2) {
                 step = ((const Step*)p.steps)[module];
-                if (tid == 0) *(volatile int*)&misc.module = (int)pass * modules + module;
                 if (module > 0) {
 #pragma unroll 1
                     for (int w = 0; w < rows; w++)
-                        gather_row(stream_words(me, (module - 1) & 1, w), p.dim, tag - 1, WAIT_STREAM, x + w * p.x_stride * 2, misc.squares[w]);
+                        gather_row(stream_words(me, (module - 1) & 1, w), p.dim, tag - 1, x + w * p.x_stride * 2, misc.squares[w]);
                     pad_input(x, p.dim, 0, rows);
                     sync_consumers();
                 }
@@ -256,7 +259,7 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
                     if (kind == 1)
                         combine(me, base + p.off_attn, to, w, units > 0, tag);
                     else if (units)
-                        gather_row((const u64*)p.hbuf + ((size_t)me.lane * W + w) * (p.ffn / 2), p.ffn, tag, WAIT_HIDDEN, to, nullptr);
+                        gather_row((const u64*)p.hbuf + ((size_t)me.lane * W + w) * (p.ffn / 2), p.ffn, tag, to, nullptr);
                 }
                 pad_input(x, kind == 1 ? p.heads * p.head_dim : p.ffn, kind, rows);
                 sync_consumers();
@@ -268,7 +271,7 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
             if (lands) {
                 u32 spins = 0;
                 while (!barrier_try(misc.late_full + (landed & 1), (landed >> 1) & 1))
-                    if (give_up(spins, WAIT_LANES, step.late, tag0 + step.late, 0)) break;
+                    if (give_up(spins)) break;
             }
             multiply<W>(cursor, kind, units, x, red, [&](int u0, int n, const float* partial) {
 #ifdef KOGAGENT_PROFILE
@@ -324,8 +327,8 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
                             for (int j = 0; j < p.lanes; j++) {
                                 if (j == me.lane) continue;
                                 const u64* from = slot + ((size_t)j * W + w) * p.dim + row;
-                                y0 += __uint_as_float(poll_word(from, tag, WAIT_LANES, j));
-                                y1 += __uint_as_float(poll_word(from + 1, tag, WAIT_LANES, j));
+                                y0 += __uint_as_float(poll_word(from, tag));
+                                y1 += __uint_as_float(poll_word(from + 1, tag));
                             }
                             x0 += step.others * y0;
                             x1 += step.others * y1;
@@ -424,7 +427,7 @@ __device__ void decode(char* sm) {
     if (threadIdx.x == 0) {
         misc.quit = gone = 0;
         misc.aborted = 0;
-        misc.module = 0;
+        misc.progress = 0;
         for (int i = 0; i < 2; i++) {
             barrier_init(misc.late_full + i, 1);
             barrier_init(misc.late_empty + i, WARPS);

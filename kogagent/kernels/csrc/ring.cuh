@@ -36,7 +36,7 @@ __device__ __forceinline__ void ring_init(Ring& r) {
 __device__ __forceinline__ void ring_take(const Ring& r) {
     u32 spins = 0;
     while (!barrier_try(r.full + r.slot, r.parity))
-        if (give_up(spins, WAIT_WEIGHTS, r.slot, r.parity, 0)) break;
+        if (give_up(spins)) break;
 }
 __device__ __forceinline__ void ring_release(Ring& r, int lane) {
     __syncwarp();
