@@ -270,6 +270,23 @@ class Monokernel:
             values = self._torch.tensor(list(ids), dtype=self._torch.int32)
             self._tensors[name][: len(ids)].copy_(values)
 
+    def stream_only(self, passes: int) -> float:
+        """Seconds a pass takes to stream every tape once through the ring, with no product and no exchange."""
+        torch = self._torch
+        kernel = self._module.get_function("stream_only")
+        kernel.max_dynamic_shared_size_bytes = self.layout.shared_bytes
+        self._params["n_pending"], self._params["want_head"], self._params["max_tokens"] = 1, 1, passes
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        with torch.cuda.stream(self._stream), self._cupy_stream:
+            to = self._module.get_global("p").ptr
+            size, stream = PARAMS.itemsize, self._stream.cuda_stream
+            self._cupy.cuda.runtime.memcpyAsync(to, self._host_params.data_ptr(), size, 1, stream)
+            start.record()
+            kernel((self.layout.blocks,), (THREADS,), (), shared_mem=self.layout.shared_bytes)
+            end.record()
+        end.synchronize()
+        return float(start.elapsed_time(end)) / 1e3 / passes
+
     def drain(self) -> list[Token]:
         """Tokens that have arrived since the last call. Never blocks. DeviceError when the kernel died."""
         out: list[Token] = []

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 TILE_BYTES = 512
 ROWS, COLUMNS = 8, 32  # of a tile
 WARPS = 8  # that compute
-BATCH_UNITS = 8
 MAX_STAGES = 24
 MAX_SPLITS = 32
 HEAD_SCRATCH = 8256
@@ -162,7 +161,7 @@ def plan(
         sizes = {
             "x": rows * x_stride * 2,
             "attn": max(attend, merge, HEAD_SCRATCH),
-            "red": 2 * BATCH_UNITS * ROWS * WARPS * rows * 4,
+            "red": 2 * (24 if rows == 1 else 8) * ROWS * WARPS * rows * 4,  # two batches of units
             "stream": rows * max_dim_rows * 4,
             "late": 2 * rows * max_dim_rows * 4,
             "logits": max_head_rows * 4,
@@ -235,16 +234,16 @@ def _shape(tiles: int, stage_tiles: int) -> Shape:
 
 
 def _stage(room_tiles: int, tiles: list[int], weights: list[int]) -> int:
-    """Tiles of a stage: the cut that keeps most bytes in flight, the smaller stage among equals."""
+    """Tiles of a stage: the cut that keeps most bytes in flight, the larger stage among near equals."""
     best = (0.0, 48)
-    for size in range(48, 129):
+    for size in range(48, 97):
         stages = min(room_tiles // size, MAX_STAGES)
         used = 0.0
         for t, weight in zip(tiles, weights, strict=True):
             shape = _shape(t, size)
             used += weight * (shape.per_stage * t if shape.parts == 1 else t / shape.parts)
         flight = stages * used / sum(weights)
-        if flight > best[0] * 1.02:
+        if flight >= best[0] * 0.99:
             best = (flight, size)
     return best[1]
 

@@ -76,6 +76,8 @@ def gpu_random(spec, seed=0):
 def speed(spec, contexts=(512,), n=200, profile=False, defines=()):
     t0 = time.time(); w = gpu_random(spec); k = make(spec, w, profile=profile, defines=defines); l = k.layout
     kv = torch.randn((spec.n_layers, 2, spec.n_kv_heads, spec.context, spec.head_dim), dtype=torch.float16, device="cuda")
+    k.stream_only(20); lim = min(k.stream_only(100) for _ in range(3))
+    print(f"{spec.name} limit {1/lim:.0f} tok/s {lim*1e6:.1f} us {spec.streamed_bytes()/lim/1e12:.3f} TB/s", flush=True)
     for c in contexts:
         best = []
         for r in range(4):

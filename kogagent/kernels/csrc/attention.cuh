@@ -5,7 +5,7 @@
 #include "gemv.cuh"
 
 constexpr int KEY_BLOCK = 8;
-constexpr int LOADS = 4;  // keys and values in flight a thread
+constexpr int LOADS = 8;  // keys and values in flight a thread
 
 struct Place {  // of this block
     int lane, rank;
@@ -199,7 +199,8 @@ __device__ __forceinline__ void publish_split(const Place& me, const AttentionSc
     }
 }
 
-// The attention phase of this block: softmax-weighted values of its (kv head, split) items, row by row.
+// The attention phase of this block: softmax-weighted values of its (kv head, split) items, row by row. The first
+// keys are on their way before q has come.
 __device__ __forceinline__ void attend(const Place& me, char* scratch, const float2* rope, int layer, int rows, int at0, int window, u32 tag) {
     const AttentionScratch s = attention_scratch(scratch, rows);
     const int h = p.head_dim, rep = p.heads / p.kv_heads, warp = threadIdx.x >> 5;
@@ -213,6 +214,7 @@ __device__ __forceinline__ void attend(const Place& me, char* scratch, const flo
 #pragma unroll 1
         for (int w = 0; w < rows; w++) {
             const SplitPlan plan = split_plan(at0 + w, window, split);
+            const uint4* keys = cache + plan.d / 8;
             const int threads = 1 << plan.lanes_log2, together = WARPS >> plan.warps_log2;
             const int step = (LOADS << plan.warps_log2) * (32 >> plan.lanes_log2);
 #pragma unroll 1
@@ -222,18 +224,28 @@ __device__ __forceinline__ void attend(const Place& me, char* scratch, const flo
 #pragma unroll 1
                 for (int base = 0; base < plan.blocks * KEY_BLOCK; base += step) {
                     uint4 k[LOADS], v[LOADS];
-                    u32 seen = 0;
-                    if (!ready) read_qkv(me, s, rope, layer, rows, at0, window, kv_head, split, tag);
-                    ready = true;
+                    u32 seen = 0, fresh = 0;
 #pragma unroll
                     for (int u = 0; u < LOADS; u++) {
                         const int key = key_of(plan, base, u);
                         k[u] = v[u] = make_uint4(0, 0, 0, 0);
-                        if (key >= 0) {  // in the cache or, if it came with this step, in shared memory
-                            const uint4* from = key < at0 ? cache + (u32)key * h8 : (const uint4*)(s.fresh + (key - at0) * h);
-                            k[u] = from[plan.d / 8];
-                            v[u] = from[(key < at0 ? values : h8) + plan.d / 8];
-                            seen |= 1u << u;
+                        if (key >= 0) seen |= 1u << u;
+                        if (key >= at0) fresh |= 1u << u;
+                        if (key >= 0 && key < at0) {
+                            const uint4* from = keys + (u32)key * h8;
+                            k[u] = load_past_l1(from);
+                            v[u] = load_past_l1(from + values);
+                        }
+                    }
+                    if (!ready) read_qkv(me, s, rope, layer, rows, at0, window, kv_head, split, tag);
+                    ready = true;
+                    if (__any_sync(~0u, fresh)) {  // keys that came with this step
+#pragma unroll
+                        for (int u = 0; u < LOADS; u++) {
+                            if (!(fresh >> u & 1)) continue;
+                            const uint4* from = (const uint4*)(s.fresh + (key_of(plan, base, u) - at0) * h) + plan.d / 8;
+                            k[u] = from[0];
+                            v[u] = from[h8];
                         }
                     }
                     float4 q0 = make_float4(0, 0, 0, 0), q1 = q0;

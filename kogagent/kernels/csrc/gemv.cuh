@@ -4,7 +4,9 @@
 #pragma once
 #include "ring.cuh"
 
-constexpr int BATCH_UNITS = 8;  // units summed between two barriers
+// Units summed between two barriers.
+template <int W>
+constexpr int BATCH_UNITS = W == 1 ? 24 : 8;
 constexpr int AHEAD = 6;        // tiles loaded before the first is used
 
 // Where a block stands in its ring and in the stage it reads.
@@ -108,12 +110,12 @@ __device__ __forceinline__ void multiply_batch(Cursor& cursor, int kind, int cou
 template <int W, class Sum>
 __device__ __forceinline__ void multiply(Cursor& cursor, int kind, int units, const char* x, float* red, Sum sum) {
     float* partial = red;
-    for (int u0 = 0; u0 < units; u0 += BATCH_UNITS) {
-        const int n = min(BATCH_UNITS, units - u0);
+    for (int u0 = 0; u0 < units; u0 += BATCH_UNITS<W>) {
+        const int n = min(BATCH_UNITS<W>, units - u0);
         multiply_batch<W>(cursor, kind, n, units - u0, x, partial);
         sync_consumers();
         sum(u0, n, partial);
-        partial = partial == red ? red + BATCH_UNITS * 8 * W * WARPS : red;
+        partial = partial == red ? red + BATCH_UNITS<W> * 8 * W * WARPS : red;
     }
 }
 

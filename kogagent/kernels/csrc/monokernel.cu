@@ -408,7 +408,7 @@ __device__ void produce(Ring ring, const u32* schedule, volatile int* quit) {
     for (bool going = true; going;) {
         const char* from = tape;
         const bool feeding = fed < p.n_pending;
-        if (feeding) fed += min(W, p.n_pending - fed);
+        if (feeding) fed += W > 0 ? min(W, p.n_pending - fed) : p.n_pending;
         for (int i = 0; i < 4 * p.layers && going; i++)
             going = stream_phase(ring, p.shape[i & 3], (int)(schedule[i] & 0xffff), from, lane, quit, policy);
         if (!going || (feeding && fed < p.n_pending)) continue;
@@ -418,6 +418,21 @@ __device__ void produce(Ring ring, const u32* schedule, volatile int* quit) {
     ring_settle(ring);
 }
 
+// Takes and gives back every stage and does nothing else: what the memory allows. Max_tokens passes.
+__device__ void drain(Ring ring, const u32* schedule) {
+    for (int pass = 0; pass < p.max_tokens; pass++)
+        for (int phase = 0; phase <= 4 * p.layers; phase++) {
+            const Shape& sh = p.shape[phase == 4 * p.layers ? 4 : phase & 3];
+            const int units = (int)(schedule[phase] & 0xffff);
+            const int stages = sh.parts > 1 ? units * sh.parts : (units + sh.per_stage - 1) / sh.per_stage;
+            for (int i = 0; i < stages; i++) {
+                ring_take(ring);
+                ring_release(ring, threadIdx.x & 31);
+            }
+        }
+}
+
+// W 0: the stream alone.
 template <int W>
 __device__ void decode(char* sm) {
     Misc& misc = *(Misc*)(sm + p.off_misc);
@@ -441,18 +456,23 @@ __device__ void decode(char* sm) {
     const int warp = threadIdx.x >> 5;
     if (warp < WARPS) {
         take_registers();
-        consume<W>(sm, ring, misc);
+        if constexpr (W == 0)
+            drain(ring, schedule);
+        else
+            consume<W>(sm, ring, misc);
         sync_consumers();
         if (threadIdx.x == 0) *(volatile int*)&misc.quit = 1;
     } else {
         give_registers();
         if (warp == WARPS) produce<W>(ring, schedule, &misc.quit);
-        if (warp == WARPS + 1) help<W>(misc, (float*)(sm + p.off_late), schedule);
+        if constexpr (W > 0)
+            if (warp == WARPS + 1) help<W>(misc, (float*)(sm + p.off_late), schedule);
     }
 }
 
 extern __shared__ __align__(128) char shared_memory[];
 
+extern "C" __global__ void __launch_bounds__((WARPS + 4) * 32, 1) stream_only() { decode<0>(shared_memory); }
 extern "C" __global__ void __launch_bounds__((WARPS + 4) * 32, 1) decode_1() { decode<1>(shared_memory); }
 extern "C" __global__ void __launch_bounds__((WARPS + 4) * 32, 1) decode_4() { decode<4>(shared_memory); }
 extern "C" __global__ void __launch_bounds__((WARPS + 4) * 32, 1) decode_8() { decode<8>(shared_memory); }

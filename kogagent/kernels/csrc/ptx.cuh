@@ -101,6 +101,12 @@ __device__ __forceinline__ float2 unpack_halves(u32 v) {
         : "r"(v));
     return r;
 }
+// Sees what this block stored before a barrier; leaves level 1 alone.
+__device__ __forceinline__ uint4 load_past_l1(const uint4* from) {
+    uint4 v;
+    asm volatile("ld.global.cg.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(from));
+    return v;
+}
 // Volatile, so that loads stay ahead of the products that use them.
 __device__ __forceinline__ uint4 load_shared_16(u32 address) {
     uint4 v;
