@@ -155,6 +155,28 @@ async def test_cancelling_a_reader_is_raised_and_leaves_an_idle_engine(engine: E
         assert await idle(engine)
 
 
+async def test_cancelling_a_reader_forgets_the_tokens_it_was_not_given(engine: Engine) -> None:
+    tokens = await tokens_of(engine.stream("abc", sampling=WARM, max_tokens=60))
+    # As long as the text may be the start of this, its tokens are held back.
+    stop = "".join(token.text for token in tokens[3:]) + "and more"
+    async with engine.session() as session:
+        session.append("abc")
+        stream, taken = session.stream(sampling=WARM, stop=stop), list[int]()
+
+        async def read() -> None:
+            async for token in stream:
+                taken.append(token.id)
+
+        task = asyncio.ensure_future(read())
+        while len(session) < 3 + 10:
+            await idle(engine)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert taken == [token.id for token in tokens[:3]]
+        assert session.ids[3:] == tuple(taken)
+
+
 async def test_many_streams_at_once_give_what_each_gives_alone(engine: Engine) -> None:
     prompts = ["a", "bb", "ccc", "dddd"]
     alone = [await engine.stream(p, sampling=WARM, max_tokens=20).text() for p in prompts]
@@ -247,6 +269,10 @@ async def test_bad_input_names_the_thing_and_the_engine_stays_usable(engine: Eng
         engine.stream("a", grammar=7)  # type: ignore[arg-type]
     with pytest.raises(InputError, match=r"seed=-1"):
         engine.stream("a", sampling=SamplingParams(seed=-1))
+    with pytest.raises(InputError, match=r"sampling=\{.*SamplingParams"):
+        engine.stream("a", sampling={"temperature": 1.0})  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="stop=None"):
+        engine.stream("a", stop=None)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="context=99999"):
         engine.session(99999)
     assert await engine.stream("a", max_tokens=2).text() is not None
@@ -276,6 +302,8 @@ def test_models_are_found_by_name_or_path_and_the_rest_is_refused_with_what_is_k
     assert set(known_models()) == {"laneformer-nano", "smollm2-135m"}
     with pytest.raises(InputError, match=r"no model 'gpt-9'.*'laneformer-nano', 'smollm2-135m'"):
         find_model("gpt-9")
+    with pytest.raises(InputError, match="a name or a path, not None"):
+        find_model(None)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="device='tpu'"):
         Engine.load(model, device="tpu")
     with pytest.raises(InputError, match="dtype='int3'"):

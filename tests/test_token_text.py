@@ -86,6 +86,9 @@ def test_stop_takes_one_string_or_several_and_refuses_the_rest() -> None:
     assert stop_strings("ab") == ("ab",)
     assert stop_strings(["a", "b"]) == ("a", "b")
     assert stop_strings(()) == ()
-    for bad in ("", ["a", ""], [3]):
+    for bad in ("", ["a", ""], [3], b"a"):
         with pytest.raises(InputError, match="non-empty string"):
             stop_strings(bad)  # type: ignore[arg-type]
+    for other in (None, 3):
+        with pytest.raises(InputError, match=f"stop={other}: must be a string or a list"):
+            stop_strings(other)  # type: ignore[arg-type]

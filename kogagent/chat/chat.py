@@ -75,7 +75,7 @@ class Chat:
         if plain is None or with_tools is None:
             raise ConfigError(
                 f"{tokenizer.name}: no chat template, so messages cannot be written for this model. "
-                "Pass one as template=…, or stream from a plain string."
+                "Save one beside the tokenizer as chat_template.jinja, or stream from a plain string."
             )
         self._tokenizer = tokenizer
         self._guard = Guard(tokenizer.control_names)

@@ -48,7 +48,9 @@ def pick_call_format(tokenizer: Tokenizer, template: str | None = None) -> CallF
     """
     source = template or tokenizer.tool_template
     if source is None:
-        raise ConfigError(f"{tokenizer.name}: no chat template. Pass one as template=…")
+        raise ConfigError(
+            f"{tokenizer.name}: no chat template. Save one beside the tokenizer as chat_template.jinja"
+        )
     compiled = ChatTemplate(source, tokenizer.special_names, where=tokenizer.name)
     return native_format(compiled, Guard(tokenizer.control_names)) or written_format(source)
 

@@ -7,6 +7,7 @@ device. When a stream starts, the worker rewinds the cache to what is still true
 from __future__ import annotations
 
 import contextlib
+import operator
 import threading
 import time
 import warnings
@@ -116,8 +117,10 @@ class Session:
     def rewind(self, length: int) -> None:
         """Forget everything past the first `length` ids."""
         self._check_idle()
-        if not 0 <= length <= len(self._ids):
-            raise InputError(f"rewind to {length}: the session has {len(self._ids)} ids")
+        if type(length) is not int or not 0 <= length <= len(self._ids):
+            raise InputError(
+                f"rewind to {length!r}: must be an integer in 0 .. {len(self._ids)}, the session's ids"
+            )
         self._cut(length)
 
     def sync_to(self, ids: Sequence[int]) -> int:
@@ -189,6 +192,8 @@ class Session:
         if max_tokens is not None and (type(max_tokens) is not int or max_tokens < 1):
             raise InputError(f"max_tokens={max_tokens!r}: must be an integer >= 1, or None for all that fit")
         params = sampling if sampling is not None else SamplingParams()
+        if not isinstance(params, SamplingParams):
+            raise InputError(f"sampling={sampling!r}: must be a kogagent.SamplingParams")
         plan = DecodePlan(
             sampling=params,
             stop_ids=frozenset(stop_ids),
@@ -257,7 +262,10 @@ class Session:
         return None if self._stream is None else self._stream()
 
     def _checked(self, ids: Iterable[int]) -> list[int]:
-        out = list(ids)
+        try:
+            out = list(map(operator.index, ids))
+        except TypeError as error:
+            raise InputError(f"token ids must be integers: {error}") from error
         vocab = self._backend.spec.vocab_size
         if out and (min(out) < 0 or max(out) >= vocab):
             wrong = next(i for i in out if not 0 <= i < vocab)

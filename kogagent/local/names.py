@@ -22,6 +22,8 @@ def known_models() -> dict[str, str | None]:
 
 def find_model(name_or_path: str | Path) -> Path:
     """The directory or .gguf file of a known name, or the path itself. InputError lists what is known."""
+    if not isinstance(name_or_path, str | Path):
+        raise InputError(f"the model must be a name or a path, not {name_or_path!r}")
     place = {NANO: _nano, SMOLLM2: _smollm2}.get(str(name_or_path))
     if place is None:
         path = Path(name_or_path).expanduser()

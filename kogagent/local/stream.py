@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -138,6 +139,10 @@ class TokenStream:
             if self._text.stopped:
                 self._reason = "stop_text"
             return
+        except asyncio.CancelledError:
+            self._ended = True
+            await self._release(self._given)  # ids whose text was held back were not handed over
+            raise
         except BaseException:
             self._ended = True
             await self._release()

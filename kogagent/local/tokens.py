@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import codecs
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from kogagent.errors import InputError
@@ -32,6 +32,8 @@ class Token:
 
 def stop_strings(stop: str | Sequence[str]) -> tuple[str, ...]:
     """The `stop` argument as a tuple. Raises InputError for what is no non-empty text."""
+    if not isinstance(stop, Iterable):
+        raise InputError(f"stop={stop!r}: must be a string or a list of strings")
     out = (stop,) if isinstance(stop, str) else tuple(stop)
     for text in out:
         if not isinstance(text, str) or not text:

@@ -90,9 +90,8 @@ class Agent:
         self.plan_tokens = _PLAN_TOKENS if plan is True else int(plan)
         names = [spec.name for spec in self.toolbox.specs]
         if tool_choice not in ("auto", "none", "required", *names):
-            raise InputError(
-                f"tool_choice={tool_choice!r} must be 'auto', 'none', 'required' or one of {', '.join(names)}"
-            )
+            known = ", ".join(map(repr, ("auto", "none", "required", *names)))
+            raise InputError(f"tool_choice={tool_choice!r} must be one of {known}")
         if tool_choice == "required" and not names:
             raise InputError("tool_choice='required' needs tools. Pass tools=[…].")
         self._check, self._output_schema = _reader(output_type)

@@ -216,7 +216,7 @@ def messages_from_json(text: str) -> tuple[Message, ...]:
 def _parse(text: str, where: str) -> Any:
     try:
         return json.loads(text)
-    except json.JSONDecodeError as error:
+    except (ValueError, TypeError, RecursionError) as error:  # bytes that are no UTF-8, no text at all, depth
         raise InputError(f"{where} is not valid JSON: {error}") from error
 
 

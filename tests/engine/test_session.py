@@ -376,8 +376,14 @@ async def test_bad_input_is_refused_by_name_and_changes_nothing(rig: Rig, prompt
         session.append([1, V])
     with pytest.raises(InputError, match="token id -1 "):
         session.sync_to([-1])
-    with pytest.raises(InputError, match="rewind to 10"):
-        session.rewind(10)
+    for ids in ([1.5], ["a"], None):
+        with pytest.raises(InputError, match="token ids must be integers"):
+            session.append(ids)  # type: ignore[arg-type]
+    for length in (10, -1, 1.0):
+        with pytest.raises(InputError, match=f"rewind to {length}"):
+            session.rewind(length)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"sampling=\{\}: must be a kogagent.SamplingParams"):
+        session.stream(sampling={})  # type: ignore[arg-type]
     for bad in (0, -1, 1.5, True):
         with pytest.raises(InputError, match="max_tokens="):
             session.stream(max_tokens=bad)  # type: ignore[arg-type]

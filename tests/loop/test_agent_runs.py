@@ -624,6 +624,7 @@ async def test_a_source_gives_each_run_a_model_of_its_own_and_it_is_closed() -> 
         ({"plan": "yes"}, "plan='yes'"),
         ({"limits": 5}, "Limits"),
         ({"tool_choice": "lz"}, "'lz'.*ls"),
+        ({"tool_choice": "lz", "tools": []}, "'lz' must be one of 'auto', 'none', 'required'$"),
         ({"tool_choice": "required", "tools": []}, "needs tools"),
         ({"on_tool_error": "ignore"}, "'tell' or 'raise'"),
         ({"output_type": asyncio.Event}, "output type"),

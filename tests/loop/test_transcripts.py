@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
@@ -83,6 +83,9 @@ def test_json_lines_cut_at_any_byte_give_a_consistent_prefix() -> None:
     ("text", "words"),
     [
         ("{", "not valid JSON"),
+        ("[" * 100_000, "not valid JSON"),
+        (b'["\xff"]', "not valid JSON.*utf-8"),
+        (None, "not valid JSON"),
         ("{}", "array"),
         ("[3]", "message 0 has the role None"),
         ('[{"role": "user", "text": "a"}, {"role": "robot"}]', "message 1 has the role 'robot'"),
@@ -96,7 +99,7 @@ def test_json_lines_cut_at_any_byte_give_a_consistent_prefix() -> None:
         ),
     ],
 )
-def test_bad_json_is_refused_by_message_and_field(text: str, words: str) -> None:
+def test_bad_json_is_refused_by_message_and_field(text: Any, words: str) -> None:
     with pytest.raises(InputError, match=words):
         messages_from_json(text)
 
