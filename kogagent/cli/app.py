@@ -1,4 +1,4 @@
-"""The commands: demo, chat, run, doctor. Knows arguments and exit codes; runs nothing itself."""
+"""The commands: demo, chat, run, doctor, serve. Knows arguments and exit codes; runs nothing itself."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
+
+from kogagent.cli import serve
 
 app = typer.Typer(
     name="kogagent",
@@ -99,6 +101,9 @@ def doctor(json: Json = False) -> None:
     from kogagent.cli import doctor as examination
 
     raise typer.Exit(examination.show(json=json))
+
+
+serve.register(app)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
