@@ -58,6 +58,8 @@ _POINTERS = [
     "logits_out",
     "profile",
     "deadline_ns",
+    "roles",
+    "measure_ns",
 ]
 _INTS = [
     "blocks",

@@ -9,6 +9,7 @@ from kogagent.kernels.pack import plan
 from kogagent.kernels.monokernel import Monokernel, Segment, Reason
 
 R = dataclasses.replace
+BALANCE = "balance" in sys.argv
 TINY = ModelSpec(name="tiny", vocab_size=83, dim=32, n_layers=3, n_heads=4, n_kv_heads=2, head_dim=8, ffn_dim=48, context=40, windows=(0, 6, 0), bos_id=1, eos_ids=(2,))
 SMALL = ModelSpec(name="small", vocab_size=1003, dim=576, n_layers=3, n_heads=9, n_kv_heads=3, head_dim=64, ffn_dim=1536, context=256, windows=(0, 40, 0))
 LANES = ModelSpec(name="lanes", vocab_size=1000, dim=384, n_layers=5, n_heads=32, n_kv_heads=16, head_dim=96, ffn_dim=1536, context=256, lanes=8, delay=2, windows=(40, 40, 0, 0, 0))
@@ -28,6 +29,11 @@ def make(spec, tensors, width=1, **kw):
     steps, one = kernel_steps(spec)
     sms = torch.cuda.get_device_properties(0).multi_processor_count
     lay = plan(spec, sms, 232448, one_stream=one, width=width)
+    if BALANCE:
+        from kogagent.kernels.monokernel import measure_speeds
+        sp = measure_speeds(lay, torch.device("cuda")); a = np.array(sp)
+        if spec.n_layers > 10: print("speeds", len(sp), (a / a.mean()).round(3).tolist(), flush=True)
+        lay = plan(spec, sms, 232448, one_stream=one, width=width, speeds=sp)
     return Monokernel(lay, tensors, steps, **kw)
 
 def check(spec, count=24):
