@@ -11,6 +11,7 @@ from kogagent.errors import ConfigError
 from kogagent.tokenizer.source import END_NAMES, Added, Source, is_tag
 
 _ROLES = ("bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token", "mask_token")
+_NAMED = ("name", "template")  # an entry of a list of templates
 
 
 def read_directory(path: Path) -> Source:
@@ -30,10 +31,16 @@ def read_directory(path: Path) -> Source:
         )
     text = _text(main)
     whole = _object(main, text)
-    model = whole.get("model")
-    kind = model.get("type") if isinstance(model, dict) else None
+    model = whole["model"] if isinstance(whole.get("model"), dict) else {}
+    kind = model.get("type")
     if kind != "BPE":
         raise ConfigError(f"{main}: model type {kind!r} is not supported. Supported: 'BPE'.")
+    for key in ("continuing_subword_prefix", "end_of_word_suffix"):
+        if model.get(key):  # the library may end the process on a prefix that its merges lack
+            raise ConfigError(f"{main}: {key} {model[key]!r} is not supported")
+    for key in ("normalizer", "pre_tokenizer", "decoder"):
+        if not isinstance(whole.get(key), dict | None):
+            raise ConfigError(f"{main}: {key} must be an object or null, not {whole[key]!r}")
     try:
         core = Core.from_str(text)
     except Exception as error:  # the library raises a bare Exception
@@ -47,8 +54,15 @@ def read_directory(path: Path) -> Source:
                 f"{core.token_to_id(token.name)}. Ids of added tokens must have no gap: save it again."
             )
     settings = _optional(path / "tokenizer_config.json")
-    for id, entry in (settings.get("added_tokens_decoder") or {}).items():
-        if core.token_to_id(entry["content"]) != int(id):
+    stated = settings.get("added_tokens_decoder") or {}
+    if not isinstance(stated, dict):
+        raise ConfigError(f"{path}/tokenizer_config.json: added_tokens_decoder must be an object")
+    for id, entry in stated.items():
+        if not isinstance(entry, dict) or not isinstance(entry.get("content"), str):
+            raise ConfigError(
+                f"{path}/tokenizer_config.json: added_tokens_decoder[{id!r}] must hold a text 'content'"
+            )
+        if str(core.token_to_id(entry["content"])) != id:
             raise ConfigError(
                 f"{path}: tokenizer_config.json adds {entry['content']!r} as id {id}, which tokenizer.json "
                 "does not know. Save the tokenizer again with transformers."
@@ -115,7 +129,12 @@ def _templates(path: Path, settings: Mapping[str, Any]) -> dict[str, str]:
     if isinstance(stated, str):
         out["default"] = stated
     elif isinstance(stated, list):
-        out.update((entry["name"], entry["template"]) for entry in stated)
+        for entry in stated:
+            if not isinstance(entry, dict) or not all(isinstance(entry.get(k), str) for k in _NAMED):
+                raise ConfigError(
+                    f"{path}/tokenizer_config.json: each chat_template of a list needs a name and a template"
+                )
+            out[entry["name"]] = entry["template"]
     elif stated is not None:
         raise ConfigError(
             f"{path}/tokenizer_config.json: chat_template must be a string or a list of templates"

@@ -492,6 +492,12 @@ def test_unknown_kinds_of_tokenizers_are_refused_by_name(tmp_path: Path) -> None
         ("c", {"model": {"type": "WordPiece"}}, "model type 'WordPiece'"),
         ("d", {"normalizer": {"type": "Lowercase"}}, "normalizer 'Lowercase'"),
         ("e", {"decoder": {"type": "BPEDecoder", "suffix": "</w>"}}, "decoder BPEDecoder"),
+        ("g", {"normalizer": ["NFC"]}, r"normalizer must be an object or null, not \['NFC'\]"),
+        (
+            "h",
+            {"model": {**whole["model"], "continuing_subword_prefix": "##"}},
+            "continuing_subword_prefix '##' is not supported",
+        ),
         (
             "f",
             {"added_tokens": [added(0, "<s>", special=True, single_word=True)]},
@@ -520,6 +526,15 @@ def test_a_directory_with_broken_files_names_the_file(tmp_path: Path) -> None:
     (path / "tokenizer_config.json").write_text('{"added_tokens_decoder": {"999": {"content": "<x>"}}}')
     with pytest.raises(ConfigError, match=r"adds '<x>' as id 999, which tokenizer\.json does not know"):
         Tokenizer.load(path)
+    for config, words in (
+        ('{"added_tokens_decoder": [5]}', "added_tokens_decoder must be an object"),
+        ('{"added_tokens_decoder": {"0": {}}}', r"added_tokens_decoder\['0'\] must hold a text 'content'"),
+        ('{"added_tokens_decoder": {"x": {"content": "a"}}}', "adds 'a' as id x"),
+        ('{"chat_template": [{"name": "default"}]}', "needs a name and a template"),
+    ):
+        (path / "tokenizer_config.json").write_text(config)
+        with pytest.raises(ConfigError, match=words):
+            Tokenizer.load(path)
     (path / "tokenizer_config.json").unlink()
     (path / "generation_config.json").write_bytes(b"\xff")
     with pytest.raises(ConfigError, match=r"generation_config\.json: cannot be read"):
