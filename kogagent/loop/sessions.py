@@ -58,7 +58,10 @@ class SessionStore:
 
     def __init__(self, path: str | Path, *, durable: bool = False) -> None:
         self._path = str(path)
-        self._db = sqlite3.connect(self._path, isolation_level=None, timeout=_BUSY_MS / 1000)
+        try:
+            self._db = sqlite3.connect(self._path, isolation_level=None, timeout=_BUSY_MS / 1000)
+        except sqlite3.OperationalError as error:  # a directory, or below one that is not there
+            raise InputError(f"{self._path}: {error}. Pass a file in a directory that exists.") from error
         try:
             self._db.execute("PRAGMA journal_mode = WAL").fetchall()
             self._db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")

@@ -156,6 +156,9 @@ def test_a_file_of_something_else_is_refused_and_left_alone(tmp_path: Path) -> N
     with pytest.raises(InputError, match="no session store"):
         SessionStore(text)
     assert text.read_text().startswith("these are notes")
+    for nowhere in (tmp_path / "no" / "x.sqlite", tmp_path):
+        with pytest.raises(InputError, match=f"{nowhere}: unable to open.*directory that exists"):
+            SessionStore(nowhere)
     foreign = tmp_path / "other.sqlite"
     with sqlite3.connect(foreign) as db:
         db.execute("CREATE TABLE t (x)")
