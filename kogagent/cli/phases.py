@@ -32,7 +32,6 @@ def phases(usage: Usage, timings: Timings) -> tuple[Phase, ...]:
         Phase("forced", timings.forced_s, usage.forced_tokens),
         Phase("tool", timings.tool_s),
         Phase("render", timings.render_s),
-        Phase("reader", timings.reader_s),
         Phase("loop", timings.loop_s),
         Phase("reader", timings.reader_s),  # whoever reads the events: here, printing them
         Phase("whole run", timings.wall_s, usage.completion_tokens),

