@@ -14,7 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from training import desk as worlds
+from training.desk import world as worlds
+from training.desk.chains import Chain, makers
 from training.kinds import Kinds, Pools, Split, pick, words
 from training.tooling import Call, Task, Tool, Toolsmith, arguments, bind, parallel, plain, several, single
 
@@ -413,17 +414,7 @@ class Writer:
             keep = rng.randint(2, 6)
             roles = rng.sample(roles, keep)
         rng.shuffle(roles)
-        makers: list[Callable[[random.Random, worlds.World, list[str]], worlds.Chain | None]] = []
-        if "read" in roles or "search" in roles:
-            makers += [worlds.fact_chain] * 5 + [worlds.two_facts_chain] * 2
-        if "query" in roles:
-            makers += [worlds.sql_chain] * 6
-        if "compute" in roles:
-            makers.append(worlds.compute_chain)
-        if "convert" in roles:
-            makers.append(worlds.convert_chain)
-        if "list" in roles:
-            makers.append(worlds.list_chain)
+        kinds = makers(roles)
         tools = worlds.tool_specs(rng, world, roles)
         if rng.random() < 0.3:
             tools += [
@@ -437,13 +428,11 @@ class Writer:
         for _ in range(rng.choice([1, 1, 1, 2])):
             chains = [
                 c
-                for c in (
-                    rng.choice(makers)(rng, world, roles) for _ in range(rng.choice([1, 1, 1, 2, 2, 3]))
-                )
+                for c in (rng.choice(kinds)(rng, world, roles) for _ in range(rng.choice([1, 1, 1, 2, 2, 3])))
                 if c
             ]
             if not chains:
-                chains = [c for c in (makers[-1](rng, world, roles),) if c]
+                chains = [c for c in (kinds[-1](rng, world, roles),) if c]
             if not chains:
                 continue
             expected = self._follow(rng, world, roles, chains, messages)
@@ -458,7 +447,7 @@ class Writer:
         rng: random.Random,
         world: worlds.World,
         roles: list[str],
-        chains: list[worlds.Chain],
+        chains: list[Chain],
         messages: list[Message],
     ) -> list[str]:
         """Appends the request, the turns that work the chains off stage by stage, and the answer."""
@@ -522,7 +511,7 @@ class Writer:
         return [value for c, r in zip(chains, results, strict=True) for value in c.quoted(r)]
 
     def _step_words(self, world: worlds.World, c: Call, rng: random.Random) -> str:
-        role = next(r for r, n in world.names.items() if n == c[0])
+        role = world.role(c)
         first = next(iter(c[1].values()), "")
         return {
             "list": rng.choice(["list the files", "see which files there are"]),
@@ -535,7 +524,7 @@ class Writer:
 
     def _spoil(self, rng: random.Random, world: worlds.World, c: Call) -> Call | None:
         """A call that fails in the world, close to the right one."""
-        role = next(r for r, n in world.names.items() if n == c[0])
+        role = world.role(c)
         if role == "read" and not world.enumerated:
             ((key, value),) = c[1].items()
             return c[0], {

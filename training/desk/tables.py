@@ -1,0 +1,306 @@
+# ruff: noqa: E501 -- questions and their SQL are data: one form a line reads better than wrapped ones
+"""Small databases, and questions with the SQL that answers them. Knows no tools, no files."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+from dataclasses import dataclass, field
+from typing import Any
+
+from training.kinds import Kinds, pick, words
+
+ITEMS = [
+    "fossil",
+    "painting",
+    "lamp",
+    "boat",
+    "tree",
+    "engine",
+    "book",
+    "bottle",
+    "tool",
+    "coin",
+    "chair",
+    "plant",
+    "machine",
+    "instrument",
+    "sample",
+    "vase",
+    "horse",
+    "clock",
+    "cheese",
+    "parcel",
+    "photo",
+    "map",
+    "statue",
+    "tile",
+    "robot",
+    "toy",
+    "stamp",
+    "kite",
+    "drum",
+]
+GROUPS = [
+    "expedition",
+    "team",
+    "factory",
+    "harbour",
+    "region",
+    "supplier",
+    "branch",
+    "club",
+    "ward",
+    "district",
+    "course",
+    "ship",
+    "gallery",
+    "farm",
+    "store",
+]
+LEADERS = ["leader", "owner", "manager", "head"]
+CATEGORY = {
+    "kind": "glass wood iron stone paper clay silver wool bone shell fern fish amber copper",
+    "color": "red blue green white black grey brown yellow",
+    "status": "new sold broken lent open closed stored lost",
+    "city": "",
+    "material": "oak steel bronze cotton leather ivory marble rubber",
+    "grade": "A B C D",
+    "country": "",
+    "type": "small large heavy light rare common round flat",
+}
+NUMBERS = {
+    "price": (2, 500), "stock": (0, 90), "sold": (0, 400), "mass": (1, 300), "weight": (1, 300), "age": (1, 120),
+    "cost": (100, 40000), "days": (3, 90), "height": (2, 90), "length": (2, 400), "score": (1, 100),
+    "visitors": (10, 9000), "room": (1, 9), "year": (1900, 2024), "seats": (4, 300), "pages": (20, 900),
+    "rating": (1, 10), "floor": (0, 9),
+}  # fmt: skip
+# column: how people ask for one row's value ~ most ~ least
+SAID_RAW = """
+price: What does {n} cost?|How expensive is {n}?|How much is {n}?|What do I pay for {n}? ~ most expensive ~ cheapest
+cost: What did {n} cost?|How much did {n} cost?|How expensive was {n}?|What was paid for {n}? ~ most expensive ~ cheapest
+mass: How heavy is {n}?|What does {n} weigh?|How much does {n} weigh?|What weight has {n}? ~ heaviest ~ lightest
+weight: How heavy is {n}?|What does {n} weigh?|How much does {n} weigh?|What mass has {n}? ~ heaviest ~ lightest
+age: How old is {n}?|What age is {n}?|How many years old is {n}?|Tell me how old {n} is. ~ oldest ~ youngest
+height: How tall is {n}?|How high is {n}?|What height does {n} have?|Tell me how tall {n} is. ~ tallest ~ smallest
+length: How long is {n}?|What length does {n} have?|How many metres long is {n}?|Tell me how long {n} is. ~ longest ~ shortest
+days: How many days did {n} take?|How long did {n} last?|How many days was {n}?|For how many days was {n}? ~ longest ~ shortest
+year: From which year is {n}?|When was {n} made?|Which year is {n} from?|In what year was {n}? ~ newest ~ oldest
+stock: How many {n} are in stock?|How many of {n} are left?|What stock of {n} is there?|How much of {n} do we have? ~ best stocked ~ least stocked
+sold: How many {n} were sold?|How often was {n} sold?|What number of {n} was sold?|How many of {n} have been sold? ~ best selling ~ worst selling
+room: In which room is {n}?|Where is {n}? Give the room.|Which room holds {n}?|What room is {n} in? ~  ~ 
+floor: On which floor is {n}?|Where is {n}? Give the floor.|Which floor is {n} on?|What floor holds {n}? ~  ~ 
+visitors: How many visitors did {n} have?|How many people visited {n}?|Visitors of {n}?|How many came to see {n}? ~ most visited ~ least visited
+pages: How many pages has {n}?|How long is {n} in pages?|How thick is {n}? Give the pages.|Number of pages of {n}? ~ thickest ~ thinnest
+seats: How many seats has {n}?|How many people can sit in {n}?|Seats of {n}?|How many seats are in {n}? ~ largest ~ smallest
+"""
+SAID: dict[str, tuple[str, str, str]] = {}
+for _line in SAID_RAW.strip("\n").split("\n"):
+    _column, _rest = _line.split(": ", 1)
+    _asks, _up, _down = _rest.split(" ~ ")
+    SAID[_column] = (_asks, _up.strip(), _down.strip())
+
+# needs | questions | SQL | answer. needs: "" always, else a flag that _flags sets. The names are _fields' keys.
+FORMS_RAW = """
+; How many {items} {where} are there?|Count the {items} {where}.|How many {items} are there {where}?|What's the number of {items} {where}? ; SELECT COUNT(*) FROM {t} WHERE {cat} = {q_val} ; There are {v} {items} {where}.
+; How many {items} are in the database?|How many {items} are there in all?|Count all {items}.|What is the total number of {items}? ; SELECT COUNT(*) FROM {t} ; There are {v} {items} in all.
+; What is the {said} of {name}?|Tell me the {said} of the {item} {name}.|{name}: what is its {said}?|Look up the {said} of {name}. ; SELECT {num} FROM {t} WHERE {key} = {q_name} ; The {said} of {name} is {v}.
+; What is the {cat} of {name}?|Which {cat} has the {item} {name}?|{name}: which {cat}?|Tell me the {cat} of {name}. ; SELECT {cat} FROM {t} WHERE {key} = {q_name} ; The {cat} of {name} is {v}.
+; Which {item} has the {word} {said}?|What is the name of the {item} with the {word} {said}?|Find the {item} with the {word} {said}.|Name the {item} whose {said} is {word}. ; SELECT {key} FROM {t} ORDER BY {num}{way} LIMIT 1 ; {v} has the {word} {said}.
+; Which {item} {where} has the {word} {said}?|Among the {items} {where}, which has the {word} {said}?|Find the {item} {where} with the {word} {said}.|Of all {items} {where}, name the one with the {word} {said}. ; SELECT {key} FROM {t} WHERE {cat} = {q_val} ORDER BY {num}{way} LIMIT 1 ; {v} has the {word} {said} of the {items} {where}.
+; What is the {total} {said} of all {items}?|Compute the {total} {said} over the {items}.|What {total} {said} do the {items} have?|Tell me the {total} {said} of the {items}. ; SELECT {agg}({num}) FROM {t} ; The {total} {said} of all {items} is {v}.
+; What is the {total} {said} of the {items} {where}?|What {total} {said} do the {items} {where} have?|For the {items} {where}, what is the {total} {said}?|I need the {total} {said} of the {items} {where}. ; SELECT {agg}({num}) FROM {t} WHERE {cat} = {q_val} ; The {total} {said} of the {items} {where} is {v}.
+; How many {items} have a {said} {than} {bound}?|Count the {items} whose {said} is {than} {bound}.|How many {items} with a {said} {than} {bound} are there?|Number of {items} with {said} {than} {bound}? ; SELECT COUNT(*) FROM {t} WHERE {num} {sign} {bound} ; {v} {items} have a {said} {than} {bound}.
+; Which {items} have a {said} {than} {bound}?|List the {items} whose {said} is {than} {bound}.|Show the {items} with a {said} {than} {bound}.|Name all {items} with {said} {than} {bound}. ; SELECT {key} FROM {t} WHERE {num} {sign} {bound} ; The {items} are {v}.
+; Which {items} are there {where}?|List the {items} {where}.|Name the {items} {where}.|Show me all {items} {where}. ; SELECT {key} FROM {t} WHERE {cat} = {q_val} ; The {items} are {v}.
+natural; {asks} ; SELECT {num} FROM {t} WHERE {key} = {q_name} ; The {said} of {name} is {v}.
+natural; {asks} ; SELECT {num} FROM {t} WHERE {key} = {q_name} ; {name}: {v}.
+ranked; Which {item} is the {top}?|What is the {top} {item}?|Name the {top} {item}.|Find the {top} {item}. ; SELECT {key} FROM {t} ORDER BY {num}{way} LIMIT 1 ; The {top} {item} is {v}.
+ranked; Which is the {top} {item} {where}?|What is the {top} {item} {where}?|Name the {top} {item} {where}.|Of the {items} {where}, which is the {top}? ; SELECT {key} FROM {t} WHERE {cat} = {q_val} ORDER BY {num}{way} LIMIT 1 ; The {top} {item} {where} is {v}.
+person; Who is the {cat} of {name}?|Who was {cat} of the {item} {name}?|Name the {cat} of {name}.|Which person is {cat} of {name}? ; SELECT {cat} FROM {t} WHERE {key} = {q_name} ; The {cat} of {name} is {v}.
+category; How many {val} {items} are there?|Count the {val} {items}.|How many {items} are {val}?|Number of {val} {items}? ; SELECT COUNT(*) FROM {t} WHERE {cat} = {q_val} ; There are {v} {val} {items}.
+product; What is {p} times {s} of all {items} in total?|Sum up {p} times {s} over the {items}.|What do the {items} come to, {p} times {s}?|Total of {p} * {s} for all {items}? ; SELECT SUM({p} * {s}) FROM {t} ; The total of {p} times {s} is {v}.
+joined; How many {items} of the {other_item} led by {who}?|How many {items} of the {other_item} whose {leader} is {who}?|How many {items} belong to the {other_item} of {who}?|How many {items} of the {leader} {who}? ; SELECT COUNT(*) FROM {t} JOIN {other} ON {t}.{ref} = {other}.name WHERE {other}.{leader} = {q_who} ; The {other_item} of {who} has {v} {items}.
+joined; What total {said} have the {items} of the {other_item} led by {who}?|What total {said} have the {items} whose {leader} is {who}?|What total {said} belongs to the {other_item} of {who}?|Total {said} of the {items} of the {leader} {who}? ; SELECT SUM({t}.{num}) FROM {t} JOIN {other} ON {t}.{ref} = {other}.name WHERE {other}.{leader} = {q_who} ; The {items} of {who} have a total {said} of {v}.
+"""
+FORMS = [tuple(part.strip() for part in line.split(";")) for line in FORMS_RAW.strip().split("\n")]
+WHERE = {
+    "category": "with the {cat} {val}|whose {cat} is {val}|of {cat} {val}|that have {cat} {val}",
+    "ref": "from the {cat} {val}|of the {val} {cat}|that belong to the {cat} {val}|of {val}",
+    "person": "with the {cat} {val}|whose {cat} is {val}|of the {cat} {val}|led by {val}",
+}
+
+
+@dataclass
+class Table:
+    """columns: name -> key, person, category, ref, int, real. refers: the table its ref column names."""
+
+    name: str
+    item: str
+    columns: dict[str, str]
+    rows: list[list[Any]] = field(default_factory=list)
+    refers: str = ""
+
+    def of_kind(self, *kinds: str) -> list[str]:
+        return [c for c, k in self.columns.items() if k in kinds]
+
+    def cell(self, row: list[Any], column: str) -> Any:
+        return row[list(self.columns).index(column)]
+
+
+@dataclass(frozen=True)
+class Question:
+    """answer has a slot {v}. column: what the query selects, where that is one number column."""
+
+    text: str
+    sql: str
+    answer: str
+    column: str
+
+
+def plural(noun: str) -> str:
+    if noun.endswith("y") and noun[-2:-1] not in "aeiou":
+        return noun[:-1] + "ies"
+    return noun + ("es" if noun.endswith(("s", "x", "ch", "sh")) else "s")
+
+
+def quoted(text: object) -> str:
+    """A string in SQL."""
+    return "'" + str(text).replace("'", "''") + "'"
+
+
+def proper_name(rng: random.Random, kinds: Kinds) -> str:
+    roll = rng.random()
+    if roll < 0.5:
+        return kinds.pools.noun(rng).split()[0].split("-")[0].capitalize()
+    if roll < 0.75:
+        return kinds.pools.value(rng, "last").split()[0]
+    return rng.choice(kinds.pools.values["city"]).split()[-1]
+
+
+def draw_tables(rng: random.Random, kinds: Kinds) -> list[Table]:
+    """One to three tables; the first may group the rows of the others."""
+    tables: list[Table] = []
+    group = rng.choice(GROUPS)
+    if rng.random() < 0.6:
+        columns = {"name": "key", rng.choice(LEADERS): "person"}
+        columns |= dict.fromkeys(rng.sample(list(NUMBERS), rng.randint(1, 3)), "int")
+        tables.append(Table(plural(group), group, columns))
+        _fill(rng, kinds, tables[0], rng.randint(3, 5), {})
+    group_names = [row[0] for row in tables[0].rows] if tables else []
+    for item in rng.sample(ITEMS, rng.choice([1, 1, 2])):
+        columns = {rng.choice(["name", "name", "name", "title", item]): "key"}
+        columns |= dict.fromkeys(rng.sample(list(CATEGORY), rng.randint(1, 2)), "category")
+        refers = ""
+        if group_names and rng.random() < 0.7:
+            columns[group], refers = "ref", tables[0].name
+        for column in rng.sample(list(NUMBERS), rng.randint(1, 3)):
+            columns[column] = "real" if rng.random() < 0.15 else "int"
+        table = Table(plural(item) if rng.random() < 0.85 else item, item, columns, refers=refers)
+        values = {group: group_names}
+        for column in table.of_kind("category"):
+            options = CATEGORY[column].split() or [kinds.pools.value(rng, column) for _ in range(6)]
+            values[column] = rng.sample(options, min(4, len(options)))
+        _fill(rng, kinds, table, rng.randint(5, 14), values)
+        tables.append(table)
+    return tables
+
+
+def _fill(rng: random.Random, kinds: Kinds, table: Table, count: int, values: dict[str, list[str]]) -> None:
+    """At most `count` rows, no two of one name."""
+    seen: set[str] = set()
+    for _ in range(count):
+        row: list[Any] = []
+        name = proper_name(rng, kinds)
+        for column, kind in table.columns.items():
+            if kind == "key":
+                row.append(name)
+            elif kind == "person":
+                row.append(rng.choice(kinds.pools.values["person"]))
+            elif kind in ("category", "ref"):
+                row.append(rng.choice(values[column]))
+            else:
+                low, high = NUMBERS[column]
+                row.append(rng.randint(low, high) if kind == "int" else round(rng.uniform(low, high), 1))
+        if name not in seen:
+            seen.add(name)
+            table.rows.append(row)
+
+
+def database(tables: list[Table]) -> sqlite3.Connection:
+    db = sqlite3.connect(":memory:")
+    for t in tables:
+        db.execute(f"CREATE TABLE {t.name} ({', '.join(t.columns)})")
+        db.executemany(f"INSERT INTO {t.name} VALUES ({', '.join('?' * len(t.columns))})", t.rows)
+    return db
+
+
+def draw_question(rng: random.Random, kinds: Kinds, tables: list[Table]) -> Question:
+    """A question about one table, or about two that one names."""
+    table = rng.choice(tables)
+    fields, flags = _fields(rng, kinds, tables, table)
+    forms = [f for f in FORMS if not f[0] or f[0] in flags]
+    _, asks, sql, answer = rng.choice(forms)
+    if asks == "{asks}":
+        asks = fields["asks"]
+    text = pick(rng, asks.split("|"), kinds.split).format(**fields)
+    selected = sql.split(" FROM ")[0]
+    column = fields["num"] if "{num}" in selected else ""
+    answer = answer.replace("{v}", "{{v}}")
+    return Question(text, sql.format(**fields), answer.format(**fields), column)
+
+
+def _fields(
+    rng: random.Random, kinds: Kinds, tables: list[Table], table: Table
+) -> tuple[dict[str, Any], set[str]]:
+    """What the forms' slots hold, and which kinds of form fit."""
+    row = rng.choice(table.rows)
+    cat, num = (
+        rng.choice(table.of_kind("category", "ref", "person")),
+        rng.choice(table.of_kind("int", "real")),
+    )
+    key = table.of_kind("key")[0]
+    name, val = table.cell(row, key), table.cell(row, cat)
+    kind = table.columns[cat]
+    high, more = rng.random() < 0.6, rng.random() < 0.5
+    agg, total = rng.choice([("SUM", "total"), ("AVG", "average"), ("MAX", "maximum"), ("MIN", "minimum")])
+    fields: dict[str, Any] = {
+        "t": table.name,
+        "item": table.item,
+        "items": plural(table.item),
+        "key": key,
+        "name": name,
+        "q_name": quoted(name),
+        "cat": cat,
+        "val": val,
+        "q_val": quoted(val),
+        "num": num,
+        "said": words(num),
+        "word": rng.choice(["highest", "largest", "greatest"] if high else ["lowest", "smallest"]),
+        "way": " DESC" if high else "",
+        "agg": agg,
+        "total": total,
+        "bound": table.cell(row, num),
+        "sign": ">" if more else "<",
+        "than": rng.choice(["above", "more than", "over"] if more else ["below", "less than", "under"]),
+    }
+    fields["where"] = pick(rng, WHERE[kind].split("|"), kinds.split).format(cat=cat, val=val)
+    flags = {kind}
+    if num in SAID:
+        asks, up, down = SAID[num]
+        owner = rng.choice([name, name, f"the {table.item} {name}"])
+        fields |= {"asks": asks.replace("{n}", owner), "top": up if high else down}
+        flags |= {"natural", "ranked"} if up else {"natural"}
+    prices = [c for c in ("price", "cost") if c in table.columns]
+    counts = [c for c in ("stock", "sold", "days", "seats") if c in table.columns]
+    if prices and counts:
+        fields |= {"p": prices[0], "s": counts[0]}
+        flags.add("product")
+    if table.refers:
+        other = next(o for o in tables if o.name == table.refers)
+        leader = other.of_kind("person")[0]
+        who = other.cell(rng.choice(other.rows), leader)
+        fields |= {"other": other.name, "other_item": other.item, "leader": leader, "who": who}
+        fields |= {"q_who": quoted(who), "ref": table.of_kind("ref")[0]}
+        flags.add("joined")
+    return fields, flags

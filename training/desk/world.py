@@ -1,0 +1,240 @@
+# ruff: noqa: E501 -- descriptions are data: one a line reads better than wrapped ones
+"""One conversation's files, tables and tools, and what its tools return. Knows no questions."""
+
+from __future__ import annotations
+
+import json
+import random
+import sqlite3
+from dataclasses import dataclass, field
+from typing import Any
+
+from training.desk.facts import KINDS, PLACES, Fact, draw_fact
+from training.desk.tables import Table, database, draw_tables, proper_name
+from training.desk.units import ALL_UNITS, LONG, SHORT, convert, plain_number, shown
+from training.kinds import Kinds, pick, rename, styled
+from training.tooling import Call
+
+ROLE_NAMES = {
+    "list": "list_files files ls list_documents dir show_files list_notes",
+    "read": "read_file read open_file cat get_document read_document load_note show_file",
+    "search": "search find grep search_files find_text look_for search_notes find_lines",
+    "query": "query sql run_sql ask_database query_database select db_query execute_query",
+    "compute": "compute calculate calc evaluate calculator arithmetic eval_math do_math",
+    "convert": "convert convert_units unit_convert change_unit to_unit convert_value units",
+}
+ROLE_ABOUT = {
+    "list": "List the files.|Names of all text files.|Shows which documents there are.|List the documents of {w}.",
+    "read": "Read one text file.|Returns the text of a file.|Open a document and show its lines.|Read a file of {w}.",
+    "search": "Find lines that contain the words.|Search all files for a text.|Search the documents; returns "
+    "matching lines.|Full-text search over the files.",
+    "query": "Ask the database with one SELECT.|Run a read-only SQL query.|Query the SQLite database.|Read the "
+    "database by SQL.",
+    "compute": "Work out an arithmetic expression.|Evaluate a formula with + - * / and parentheses.|Calculator.|"
+    "Computes the value of an expression.",
+    "convert": "Convert a value from one unit to another.|Unit conversion.|Change the unit of a quantity.|Converts "
+    "lengths, masses, volumes, times and temperatures.",
+}
+ROLE_ARGS = {
+    "read": {"file": "file path name filename document"},
+    "search": {"text": "text query words pattern keyword term"},
+    "query": {"sql": "sql query statement select"},
+    "compute": {"expression": "expression formula expr calculation"},
+    "convert": {
+        "value": "value amount number quantity",
+        "unit": "unit from_unit source unit_from",
+        "to": "to to_unit target target_unit unit_to",
+    },
+}
+ARG_ABOUT = {
+    "file": "The file to read.",
+    "text": "Words to look for.",
+    "sql": "One SELECT statement.",
+    "expression": "The expression, for example 3 * (4 + 5).",
+    "value": "The value to convert.",
+    "unit": "Its unit.",
+    "to": "The unit wanted.",
+}
+HEADS = ("Notes on {e}.", "About {e}.", "{E}: what we know.", "Report on {e}, {y}.")
+
+
+@dataclass
+class World:
+    """names: role -> tool name; args: role.argument -> parameter name; row_style: how rows are written."""
+
+    kinds: Kinds
+    short_units: bool
+    row_style: str
+    enumerated: bool
+    files: dict[str, list[str]] = field(default_factory=dict)
+    facts: list[Fact] = field(default_factory=list)
+    tables: list[Table] = field(default_factory=list)
+    db: sqlite3.Connection | None = None
+    names: dict[str, str] = field(default_factory=dict)
+    args: dict[str, str] = field(default_factory=dict)
+
+    def unit(self, name: str) -> str:
+        """A unit as the convert tool names it."""
+        return SHORT[name] if self.short_units else name
+
+    def role(self, call: Call) -> str:
+        return next(r for r, n in self.names.items() if n == call[0])
+
+    def call(self, role: str, **values: Any) -> Call:
+        return self.names[role], {self.args[f"{role}.{a}"]: v for a, v in values.items()}
+
+
+def make_world(rng: random.Random, kinds: Kinds) -> World:
+    styles = ["plain", "plain", "plain", "json", "lists", "header"]
+    world = World(kinds, rng.random() < 0.2, rng.choice(styles), rng.random() < 0.6)
+    _files(rng, world)
+    world.tables = draw_tables(rng, kinds)
+    world.db = database(world.tables)
+    for role, options in ROLE_NAMES.items():
+        style = rng.choice(["snake", "snake", "snake", "camel"])
+        world.names[role] = _fresh(rng, kinds, options.split(), style, set(world.names.values()))
+        taken: set[str] = set()
+        for arg, arg_options in ROLE_ARGS.get(role, {}).items():
+            given = _fresh(rng, kinds, arg_options.split(), "", taken)
+            taken.add(given)
+            world.args[f"{role}.{arg}"] = given
+    return world
+
+
+def _fresh(rng: random.Random, kinds: Kinds, options: list[str], style: str, taken: set[str]) -> str:
+    """A name not taken, the first option more often than the others."""
+    base = options[0] if rng.random() < 0.35 else rng.choice(options)
+    while True:
+        name = rename(rng, base, kinds.split)
+        name = styled(name, style) if style else name
+        if name not in taken:
+            return name
+        base = rng.choice(options)
+
+
+def _files(rng: random.Random, world: World) -> None:
+    kinds = world.kinds
+    for _ in range(rng.randint(2, 6)):
+        name, place = proper_name(rng, kinds), rng.choice(PLACES)
+        entity = rng.choice([f"the {name} {place}", name, f"the {place} {name}"])
+        low = name.lower()
+        if any(low in f for f in world.files):
+            continue
+        file = rng.choice(
+            [f"{low}.txt", f"{low}.txt", f"{place}_{low}.txt", f"{low}.md", f"{place}-{low}.txt"]
+        )
+        head = rng.choice(HEADS).format(e=entity, E=entity[0].upper() + entity[1:], y=rng.randint(1990, 2025))
+        lines, used = [head], set()
+        for kind in rng.sample(KINDS, rng.randint(3, 6)):
+            fact = draw_fact(rng, kinds, entity, file, kind)
+            if fact.obj not in used:
+                used.add(fact.obj)
+                world.facts.append(fact)
+                lines.append(fact.sentence)
+        world.files[file] = lines
+    for _ in range(rng.choice([0, 0, 1, 2])):  # files without facts
+        topic = kinds.pools.noun(rng).split()[0].lower()
+        sentences = [kinds.pools.value(rng, "sentence") for _ in range(rng.randint(2, 4))]
+        world.files.setdefault(f"{topic}.txt", sentences)
+
+
+def tool_specs(rng: random.Random, world: World, roles: list[str]) -> list[dict[str, Any]]:
+    """The tools of these roles, as the model is told of them."""
+    place = proper_name(rng, world.kinds)
+    described = rng.random() < 0.4
+    out = []
+    for role in roles:
+        about = pick(rng, ROLE_ABOUT[role].split("|"), world.kinds.split).format(w=place)
+        properties: dict[str, Any] = {}
+        for arg in ROLE_ARGS.get(role, {}):
+            schema: dict[str, Any] = {"type": "number" if arg == "value" else "string"}
+            if role == "read" and world.enumerated:
+                schema["enum"] = sorted(world.files)
+            if arg in ("unit", "to"):
+                schema["enum"] = [world.unit(u) for u in ALL_UNITS]
+            if described:
+                schema["description"] = ARG_ABOUT[arg]
+            properties[world.args[f"{role}.{arg}"]] = schema
+        if role == "query":
+            open_, comma = rng.choice([(" (", ", "), (" (", ", "), ("(", ",")])
+            shape = [f"{t.name}{open_}{comma.join(t.columns)})" for t in world.tables]
+            lead = rng.choice([" Tables: {}.", " Tables: {}.", " The tables are {}.", " Schema: {}"])
+            about += lead.format(", ".join(shape))
+        if role == "read" and not world.enumerated and "list" not in roles:
+            about += f" Files: {', '.join(sorted(world.files))}."
+        parameters: dict[str, Any] = {"type": "object", "properties": properties}
+        if properties:
+            parameters["required"] = list(properties)
+        out.append({"name": world.names[role], "description": about, "parameters": parameters})
+    return out
+
+
+def run_call(world: World, call: Call) -> str:
+    """What the world's tool returns."""
+    role = world.role(call)
+    value = {a: call[1][world.args[f"{role}.{a}"]] for a in ROLE_ARGS.get(role, {})}
+    if role == "list":
+        names = sorted(world.files)
+        return json.dumps(names) if world.row_style == "json" else ", ".join(names)
+    if role == "read":
+        if value["file"] not in world.files:
+            return f"No file {value['file']!r}. Files: {', '.join(sorted(world.files))}."
+        return "\n".join(world.files[value["file"]])
+    if role == "search":
+        return _search(world, value["text"])
+    if role == "query":
+        return _query(world, value["sql"])
+    if role == "compute":  # our own expressions, and a model's in evaluation: numbers and operators alone
+        if set(value["expression"]) - set("0123456789.+-*/()% "):
+            return "Only numbers and + - * / ( ) are allowed."
+        return shown(float(eval(value["expression"], {"__builtins__": {}})))
+    unit, to = (LONG.get(u, u) for u in (value["unit"], value["to"]))
+    return f"{shown(convert(value['value'], unit, to))} {value['to']}"
+
+
+def _search(world: World, text: str) -> str:
+    wanted = text.lower().split()
+    hits = []
+    for file, lines in sorted(world.files.items()):
+        for line in lines:
+            found = sum(w in f"{file} {line}".lower() for w in wanted)
+            if found:
+                hits.append((found, f"{file}: {line}"))
+    if not hits:
+        return f"No line contains {text!r}. Use another word, or read a file."
+    best = max(h[0] for h in hits)
+    return "\n".join([h[1] for h in hits if h[0] == best][:4])
+
+
+def _query(world: World, sql: str) -> str:
+    assert world.db is not None
+    try:
+        cursor = world.db.execute(sql)
+    except sqlite3.Error as error:
+        return f"SQL error: {error}. Write one SELECT."
+    fetched = cursor.fetchmany(9)
+    rows = [[plain_number(round(x, 4)) if isinstance(x, float) else x for x in row] for row in fetched]
+    columns = [c[0] for c in cursor.description]
+    if not rows:
+        return "[]" if world.row_style == "json" else "no rows"
+    if world.row_style == "json":
+        return json.dumps([dict(zip(columns, row, strict=True)) for row in rows], ensure_ascii=False)
+    if world.row_style == "lists":
+        return json.dumps(rows, ensure_ascii=False)
+    cells = [[shown(x) if isinstance(x, int | float) else str(x) for x in row] for row in rows]
+    if world.row_style == "header":
+        return "\n".join([" | ".join(columns), *(" | ".join(row) for row in cells)])
+    if len(columns) == 1:
+        return ", ".join(row[0] for row in cells)
+    return "\n".join(", ".join(row) for row in cells)
+
+
+def cells_of(result: str) -> list[str]:
+    """The cells of a one-column result, whatever the row style."""
+    if result.startswith("["):
+        cells = [next(iter(r.values())) if isinstance(r, dict) else r for r in json.loads(result)]
+        cells = [c[0] if isinstance(c, list) else c for c in cells]
+        return [shown(c) if isinstance(c, int | float) else str(c) for c in cells]
+    if "\n" in result:
+        return result.split("\n")[1:]
+    return result.split(", ")
