@@ -14,8 +14,8 @@ from kogagent import CallReady, Engine, PlanDelta, RunFinished, TextDelta, ToolF
 from kogagent.demo import DEFAULT_MODEL, DEFAULT_QUESTION, demo_model, museum_agent, worked_examples
 
 
-async def main(question: str, model: str) -> None:
-    with Engine.load(model) as engine:
+async def main(question: str) -> None:
+    with Engine.load(DEFAULT_MODEL) as engine:
         agent = museum_agent(demo_model(engine))
         # A small model learns the loop from what it has just read: finished runs go in front of the question.
         async with agent.stream(question, history=worked_examples(question)) as events:
@@ -28,14 +28,9 @@ async def main(question: str, model: str) -> None:
                     case ToolFinished(_, result):
                         print(f"  <- {result.text}")
                     case RunFinished(result):
-                        t, u = result.timings, result.usage
-                        print(
-                            f"\n\n{result.turns} turns in {t.wall_s:.1f} s: {u.sampled_tokens} tokens sampled,"
-                        )
-                        print(
-                            f"{u.forced_tokens} forced by the grammar, {u.reused_tokens} reused from the cache"
-                        )
+                        used = result.usage
+                        print(f"\n\n{result.turns} turns in {result.timings.wall_s:.1f} s, {used}")
 
 
 if __name__ == "__main__":
-    asyncio.run(main(*(sys.argv[1:] or [DEFAULT_QUESTION])[:1], model=DEFAULT_MODEL))
+    asyncio.run(main(sys.argv[1] if len(sys.argv) > 1 else DEFAULT_QUESTION))
