@@ -29,6 +29,8 @@ ALLOWED: dict[str, set[str]] = {
 # One file that may know more than its package, each with the reason.
 EXTRA: dict[str, set[str]] = {
     "engine.backends.cuda": {"kernels"},  # the one place where the engine meets a device program
+    "engine.backends.native": {"kernels.cpu"},  # likewise for the CPU program
+    "engine.backends": {"kernels.cpu.library", "kernels.cpu"},  # asks whether it was built; loads no torch
     "loop.agent": {"tools"},  # an Agent is built from functions; the loop itself sees the Tools protocol
 }
 HEAVY = ("torch", "triton", "cupy", "transformers", "tokenizers", "pydantic", "numpy", "jinja2")

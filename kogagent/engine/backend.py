@@ -160,7 +160,7 @@ class Backend(Protocol):
 
     @property
     def name(self) -> str:
-        """ "reference", "cpu" or "cuda"."""
+        """Its name in `engine.backends`: "cuda", "native", "torch" or "reference"."""
 
     def open_kv(self, capacity: int) -> KV:
         """Room for `capacity` ids (1 .. spec.context)."""

@@ -16,6 +16,7 @@ from kogagent.engine.backends.host import HostDecode
 from kogagent.engine.backends.reference import ReferenceBackend
 from kogagent.engine.weights import Checkpoint, random_tensors
 from kogagent.errors import InputError, MissingExtraError
+from kogagent.kernels.cpu import library
 from kogagent.spec import ModelSpec
 from kogagent.testing.backends import BACKEND_CHECKS, TINY, TINY_LANES, check_backend, run_check
 
@@ -33,8 +34,8 @@ class Kind:
 
 KINDS = (
     Kind("reference", ReferenceBackend),
-    Kind("cpu-float32", lambda spec, tensors: CpuBackend(spec, tensors, "float32")),
-    Kind("cpu-float16", lambda spec, tensors: CpuBackend(spec, tensors, "float16"), 2e-2),
+    Kind("torch-float32", lambda spec, tensors: CpuBackend(spec, tensors, "float32")),
+    Kind("torch-float16", lambda spec, tensors: CpuBackend(spec, tensors, "float16"), 2e-2),
 )
 
 
@@ -97,13 +98,14 @@ def test_the_cpu_backend_gives_the_references_logits(rng: np.random.Generator) -
 
 def test_every_backend_is_listed_with_the_reason_why_it_cannot_run() -> None:
     found = backends.available()
-    assert list(found) == ["cuda", "cpu", "reference"]
-    assert found["cpu"] is None and found["reference"] is None
+    assert list(found) == ["cuda", "native", "torch", "reference"]
+    assert found["torch"] is None and found["reference"] is None
+    assert found["native"] is None or "native backend" in found["native"]
     assert found["cuda"] is None or "cuda backend" in found["cuda"]
 
 
 def test_a_backend_this_build_does_not_carry_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(backends.BACKENDS, "tpu", ("TpuBackend", ("auto",)))
+    monkeypatch.setitem(backends.BACKENDS, "tpu", ("tpu", "TpuBackend", ("auto",)))
     with pytest.raises(InputError, match="carries no tpu backend"):
         backends.resolve("tpu")
 
@@ -113,7 +115,7 @@ def test_auto_falls_back_to_the_cpu_and_cuda_asked_for_by_name_does_not(
 ) -> None:
     reason = MissingExtraError("the cuda backend", "cupy", "cuda")
     monkeypatch.setattr(backends, "_no_cuda", lambda: reason)
-    assert backends.resolve("auto") == "cpu"
+    assert backends.resolve("auto") == backends.resolve("cpu") in ("native", "torch")
     with pytest.raises(MissingExtraError, match=r"pip install 'kogagent\[cuda\]'"):
         backends.resolve("cuda")
     assert backends.available()["cuda"] == str(reason)
@@ -121,15 +123,26 @@ def test_auto_falls_back_to_the_cpu_and_cuda_asked_for_by_name_does_not(
     assert backends.resolve("auto") == backends.resolve("cuda") == "cuda"
 
 
+def test_cpu_is_the_native_backend_where_it_was_built_and_torch_elsewhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(library, "missing", lambda: None)
+    assert backends.resolve("cpu") == "native"
+    monkeypatch.setattr(library, "missing", lambda: InputError("the native backend was not built"))
+    assert backends.resolve("cpu") == backends.resolve("torch") == "torch"
+    with pytest.raises(InputError, match="was not built"):
+        backends.resolve("native")
+
+
 def test_devices_and_dtypes_that_do_not_exist_are_refused_by_name() -> None:
     checkpoint = Checkpoint(TINY, random_tensors(TINY, 1))
-    with pytest.raises(InputError, match="device='tpu': must be 'auto' or one of 'cuda', 'cpu', 'reference'"):
+    with pytest.raises(InputError, match="device='tpu': must be 'auto', 'cpu' or one of 'cuda', 'native'"):
         backends.open_backend("tpu", checkpoint)
-    with pytest.raises(InputError, match="dtype='int4': the cpu backend takes 'auto', 'float32'"):
-        backends.open_backend("cpu", checkpoint, "int4")
+    with pytest.raises(InputError, match="dtype='int4': the torch backend takes 'auto', 'float32'"):
+        backends.open_backend("torch", checkpoint, "int4")
     with pytest.raises(InputError, match="dtype='float16': the reference backend takes"):
         backends.open_backend("reference", checkpoint, "float16")
-    for device in ("cpu", "reference"):
+    for device in ("torch", "reference"):
         backend = backends.open_backend(device, checkpoint, "float32")
         assert backend.name == device and backend.spec is TINY
         backend.close()

@@ -1,10 +1,11 @@
 """The programs that compute: one for each place a model can run. Loads none of them before it is asked for.
 
     cuda       NVIDIA GPUs: one resident program a segment
-    cpu        any machine: incremental, FP16 weights
+    native     CPUs, in C++: built with the package where there is a compiler
+    torch      any machine torch runs on: incremental, FP16 weights
     reference  any machine: the equations in FP32, no cache; for tests and doubts
 
-"auto" is cuda where it can run, else cpu.
+"cpu" is native where it was built, else torch; "auto" is cuda where it can run, else "cpu".
 """
 
 from __future__ import annotations
@@ -17,27 +18,33 @@ from typing import TYPE_CHECKING, cast
 
 from kogagent.engine.backend import Backend
 from kogagent.errors import InputError, MissingExtraError
+from kogagent.kernels.cpu import library
 
 if TYPE_CHECKING:
     from kogagent.engine.weights import Checkpoint
 
-BACKENDS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "cuda": ("CudaBackend", ("auto", "float16")),
-    "cpu": ("CpuBackend", ("auto", "float32", "float16", "bfloat16")),
-    "reference": ("ReferenceBackend", ("auto", "float32")),
+BACKENDS: dict[str, tuple[str, str, tuple[str, ...]]] = {
+    "cuda": ("cuda", "CudaBackend", ("auto", "float16")),
+    "native": ("native", "NativeBackend", ("auto", "float32", "float16", "bfloat16", "int8")),
+    "torch": ("cpu", "CpuBackend", ("auto", "float32", "float16", "bfloat16")),
+    "reference": ("reference", "ReferenceBackend", ("auto", "float32")),
 }
-"""Class and weight types of each, best first. The class is called as (spec, tensors, dtype=), the reference
-without dtype."""
+"""Module, class and weight types of each, best first. The class is called as (spec, tensors, dtype=), the
+reference without dtype."""
 
 
 def unavailable(name: str) -> InputError | None:
     """Why a backend cannot run on this machine, None when it can. Loads neither torch nor cupy."""
     if name not in BACKENDS:
-        return InputError(f"device={name!r}: must be 'auto' or one of {', '.join(map(repr, BACKENDS))}")
-    if importlib.util.find_spec(f"{__name__}.{name}") is None:
+        return InputError(
+            f"device={name!r}: must be 'auto', 'cpu' or one of {', '.join(map(repr, BACKENDS))}"
+        )
+    if importlib.util.find_spec(f"{__name__}.{BACKENDS[name][0]}") is None:
         return InputError(f"this build of kogagent carries no {name} backend")
     if importlib.util.find_spec("torch") is None:
         return InputError(f"the {name} backend needs the package 'torch': pip install torch")
+    if name == "native":
+        return library.missing()
     return _no_cuda() if name == "cuda" else None
 
 
@@ -50,7 +57,9 @@ def available() -> dict[str, str | None]:
 def resolve(device: str) -> str:
     """The backend that a device name stands for. Raises InputError, MissingExtraError with the reason."""
     if device == "auto":
-        return "cpu" if unavailable("cuda") is not None else "cuda"
+        device = "cpu" if unavailable("cuda") is not None else "cuda"
+    if device == "cpu":
+        device = "torch" if unavailable("native") is not None else "native"
     error = unavailable(device)
     if error is not None:
         raise error
@@ -60,10 +69,10 @@ def resolve(device: str) -> str:
 def open_backend(device: str, checkpoint: Checkpoint, dtype: str = "auto") -> Backend:
     """Load a checkpoint into the backend of a device. Called on the thread that will own it."""
     name = resolve(device)
-    cls, dtypes = BACKENDS[name]
+    module, cls, dtypes = BACKENDS[name]
     if dtype not in dtypes:
         raise InputError(f"dtype={dtype!r}: the {name} backend takes {', '.join(map(repr, dtypes))}")
-    make = cast(Callable[..., Backend], getattr(importlib.import_module(f"{__name__}.{name}"), cls))
+    make = cast(Callable[..., Backend], getattr(importlib.import_module(f"{__name__}.{module}"), cls))
     options = {} if dtype == "auto" or name == "reference" else {"dtype": dtype}
     return make(checkpoint.spec, checkpoint.tensors, **options)
 

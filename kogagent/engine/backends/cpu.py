@@ -1,4 +1,4 @@
-"""The incremental backend for CPUs: KV cache, fused weights, FP16 weights with FP32 around them.
+"""The incremental backend in torch: KV cache, fused weights, FP16 weights with FP32 around them.
 
 Knows ids and weights. One forward pass for every model: what lanes, delays and ladders do to the streams is
 read from the lane table. A plain transformer is L=1.
@@ -142,7 +142,7 @@ class CpuBackend:
 
     @property
     def name(self) -> str:
-        return "cpu"
+        return "torch"
 
     def open_kv(self, capacity: int) -> CpuKV:
         self._check_open()

@@ -1,0 +1,337 @@
+"""The CPU backend in C++: weights packed for each thread, one call a pass, no torch while it runs.
+
+Knows how tensors become what `kernels/cpu/src/native.h` takes; the arithmetic is there.
+
+Rounding points: the weights, once, to the chosen type. Activations, norms, attention, residual streams, sums
+and by default the cache are FP32.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from kogagent.engine.backend import KV, Decode, DecodePlan
+from kogagent.engine.backends.host import HostDecode, check_pending
+from kogagent.engine.backends.reference import check_capacity, check_rewind
+from kogagent.engine.lanes import LaneTable, lane_table
+from kogagent.engine.weights import check_tensors
+from kogagent.errors import ConfigError, DeviceError, EngineClosedError, InputError
+from kogagent.kernels.cpu import library
+from kogagent.spec import ModelSpec
+
+Dtype: TypeAlias = Literal["auto", "float32", "float16", "bfloat16", "int8"]
+CacheDtype: TypeAlias = Literal["float32", "float16"]
+
+_SOURCE_TYPES = {
+    "float32": torch.float32,
+    "float16": torch.float16,
+    "bfloat16": torch.bfloat16,
+    "int8": torch.float32,  # quantised while it is packed
+}
+_BYTES_A_THREAD = 1 << 20  # read in some 50 microseconds; a barrier costs a thread about one
+_TILE = 16  # positions that lie side by side in the store of keys
+
+
+class NativeKV:
+    """Keys [N, K, tiles, h, 16] and values [N, K, capacity, h up to a multiple of 16] of one sequence.
+
+    Pages are touched as they fill. Windows are read from the full store, so that rewinding never loses a key.
+    """
+
+    def __init__(self, spec: ModelSpec, capacity: int, dtype: CacheDtype) -> None:
+        self._spec, self._capacity, self._dtype = spec, capacity, dtype
+        self._length = 0
+        heads, h = (spec.n_layers, spec.n_kv_heads), spec.head_dim
+        self._keys: npt.NDArray[Any] | None = np.empty((*heads, _tiles(capacity), h, _TILE), dtype)
+        self._values: npt.NDArray[Any] | None = np.empty((*heads, capacity, _tiles(h) * _TILE), dtype)
+
+    @property
+    def length(self) -> int:
+        return self._length
+
+    @property
+    def capacity(self) -> int:
+        return self._capacity
+
+    @property
+    def stores(self) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+        """Keys and values; EngineClosedError after close."""
+        if self._keys is None or self._values is None:
+            raise EngineClosedError("this KV cache is closed. Open a new session.")
+        return self._keys, self._values
+
+    def rewind(self, length: int) -> None:
+        check_rewind(self, length)
+        self._length = length
+
+    def fork(self) -> NativeKV:
+        keys, values = self.stores
+        other = NativeKV(self._spec, self._capacity, self._dtype)
+        new_keys, new_values = other.stores
+        used = _tiles(self._length)
+        new_keys[:, :, :used] = keys[:, :, :used]
+        new_values[:, :, : self._length] = values[:, :, : self._length]
+        other._length = self._length
+        return other
+
+    def close(self) -> None:
+        self._keys = self._values = None
+
+    def advance(self, rows: int) -> None:
+        """Count rows whose keys and values have been written in every layer."""
+        self._length += rows
+
+
+class NativeBackend:
+    """A model in the CPU program. dtype "auto" is float16; int8 has one FP16 scale for 32 weights of a row.
+
+    cache: the type of keys and values. threads: 0 for the cores the process may use, as far as the model has
+    work for them. program: one of library.PROGRAMS, "" for the best this processor runs. Raises ConfigError
+    when tensors do not fit the spec or overflow the type, InputError for an option it cannot serve or where
+    the program was not built.
+    """
+
+    def __init__(
+        self,
+        spec: ModelSpec,
+        tensors: Mapping[str, torch.Tensor],
+        dtype: Dtype = "auto",
+        *,
+        cache: CacheDtype = "float32",
+        threads: int = 0,
+        program: str = "",
+    ) -> None:
+        kind = "float16" if dtype == "auto" else dtype
+        if kind not in library.TYPES:
+            raise InputError(f"dtype={dtype!r} must be one of 'auto', {', '.join(map(repr, library.TYPES))}")
+        if cache not in ("float32", "float16"):
+            raise InputError(f"cache={cache!r} must be 'float32' or 'float16'")
+        if threads < 0:
+            raise InputError(f"threads={threads}: must be at least 1, or 0 for as many as help")
+        check_tensors(spec, tensors)
+        error = library.missing()
+        if error is not None:
+            raise error
+        self._spec, self._kind, self._cache = spec, kind, cache
+        self._threads = threads or _threads_for(spec)
+        self._c = library.load()
+        self._embed: torch.Tensor | None = None
+        self._quantisation_error = 0.0
+        self._model: int | None = self._open(lane_table(spec))
+        try:
+            if program and not self._c.kog_choose(self._model, program.encode()):
+                raise InputError(
+                    f"program={program!r}: this processor runs none of that name; "
+                    f"there are {', '.join(map(repr, library.PROGRAMS))}"
+                )
+            self._load(tensors)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def spec(self) -> ModelSpec:
+        return self._spec
+
+    @property
+    def name(self) -> str:
+        return "native"
+
+    @property
+    def program(self) -> str:
+        """The instruction set that runs: one of library.PROGRAMS."""
+        name: bytes = self._c.kog_program(self._handle())
+        return name.decode()
+
+    @property
+    def threads(self) -> int:
+        return self._threads
+
+    @property
+    def quantisation_error(self) -> float:
+        """The largest |weight - its int8 value|, relative to the largest weight of the row; else 0."""
+        return self._quantisation_error
+
+    def open_kv(self, capacity: int) -> NativeKV:
+        self._handle()
+        check_capacity(self._spec, capacity)
+        return NativeKV(self._spec, capacity, self._cache)
+
+    def prefill(self, kv: KV, ids: Sequence[int]) -> None:
+        if ids:
+            self._run(kv, ids, library.NONE, None)
+
+    def decode(self, kv: KV, ids: Sequence[int], plan: DecodePlan) -> Decode:
+        self._handle()
+        return HostDecode(self, kv, ids, plan)
+
+    def logits(self, kv: KV, ids: Sequence[int]) -> npt.NDArray[np.float32]:
+        out = np.empty((len(ids), self._spec.vocab_size), np.float32)
+        self._run(kv, ids, library.ALL, out)
+        return out
+
+    def last_logits(self, kv: KV, ids: Sequence[int]) -> npt.NDArray[np.float32]:
+        """Append ids; the logits [V] of the last."""
+        out = np.empty(self._spec.vocab_size, np.float32)
+        self._run(kv, ids, library.LAST, out)
+        return out
+
+    def close(self) -> None:
+        if self._model is not None:
+            self._c.kog_close(self._model)
+        self._model = self._embed = None
+
+    def _handle(self) -> int:
+        if self._model is None:
+            raise EngineClosedError("this backend is closed. Load the engine again.")
+        return self._model
+
+    def _run(self, kv: KV, ids: Sequence[int], want: int, out: npt.NDArray[np.float32] | None) -> None:
+        model = self._handle()
+        if not isinstance(kv, NativeKV):
+            raise InputError(f"a {type(kv).__name__} belongs to another backend; use open_kv of this one")
+        keys, values = kv.stores
+        check_pending(kv, ids, self._spec.vocab_size)
+        code = self._c.kog_run(
+            model,
+            keys.ctypes.data,
+            values.ctypes.data,
+            kv.capacity,
+            kv.length,
+            (ctypes.c_uint32 * len(ids))(*ids),
+            len(ids),
+            want,
+            None if out is None else out.ctypes.data,
+        )
+        if code != 0:
+            raise DeviceError(f"the CPU program found no memory for a pass over {len(ids)} ids")
+        kv.advance(len(ids))
+
+    # ── loading ──
+
+    def _open(self, table: LaneTable) -> int:
+        spec = self._spec
+        slots, count = _slots(table)
+        landings = [landing for step in table.steps for landing in step.landings]
+        first = [0]
+        for step in table.steps:
+            first.append(first[-1] + len(step.landings))
+
+        def numbers(values: Sequence[int]) -> ctypes.Array[ctypes.c_uint32]:
+            return (ctypes.c_uint32 * max(1, len(values)))(*values)
+
+        def floats(values: Sequence[float]) -> ctypes.Array[ctypes.c_float]:
+            return (ctypes.c_float * max(1, len(values)))(*values)
+
+        frequencies = spec.rope_frequencies()
+        shape = library.Shape(
+            spec.vocab_size,
+            spec.dim,
+            spec.n_layers,
+            spec.lanes,
+            spec.n_heads,
+            spec.n_kv_heads,
+            spec.head_dim,
+            spec.ffn_dim,
+            library.HEADS[spec.head],
+            library.TYPES[self._kind],
+            library.TYPES[self._cache],
+            self._threads,
+            count,
+            spec.norm_eps,
+            (ctypes.c_double * len(frequencies))(*frequencies),
+            numbers(spec.windows),
+            numbers(slots),
+            numbers(first),
+            numbers([slots[landing.source] for landing in landings]),
+            floats([landing.own for landing in landings]),
+            floats([landing.others for landing in landings]),
+        )
+        model: int | None = self._c.kog_open(ctypes.byref(shape))
+        if model is None:
+            size = spec.streamed_bytes(4.0 if self._kind == "float32" else 2.0) / 1e9
+            raise DeviceError(
+                f"the CPU program found no memory for {size:.1f} GB, or no {self._threads} threads"
+            )
+        return model
+
+    def _load(self, tensors: Mapping[str, torch.Tensor]) -> None:
+        spec, c, model = self._spec, self._c, self._handle()
+        for i in range(spec.n_layers):
+            p = f"layers.{i}."
+
+            def fused(*parts: str, p: str = p) -> torch.Tensor:
+                whole = torch.cat([tensors[p + part].detach() for part in parts], 1)
+                return self._narrow(p + "+".join(parts), whole)
+
+            self._pack(i, library.QKV, fused("wq", "wk", "wv"))
+            self._pack(i, library.OUT, fused("wo"))
+            self._pack(i, library.GATE_UP, fused("w1"), fused("w3"))
+            self._pack(i, library.DOWN, fused("w2"))
+            bias = fused_bias(tensors, p) if spec.qkv_bias else None
+            vectors = [tensors[p + "attn_norm"], tensors[p + "ffn_norm"], bias]
+            vectors += [tensors[p + n] if spec.qk_norm else None for n in ("q_norm", "k_norm")]
+            kept = [None if v is None else v.detach().float().contiguous() for v in vectors]
+            c.kog_set_vectors(model, i, *(None if v is None else v.data_ptr() for v in kept))
+        norm = tensors["norm"].detach().float().contiguous()
+        c.kog_set_norm(model, norm.data_ptr())
+        name = "embed" if spec.tied_head else "head"
+        head = self._narrow(name, tensors[name])
+        self._note(c.kog_pack_head(model, head.data_ptr()))
+        if not spec.tied_head:
+            self._embed = self._narrow("embed", tensors["embed"])
+            c.kog_set_embedding(model, self._embed.data_ptr())
+
+    def _pack(self, layer: int, matrix: int, *parts: torch.Tensor) -> None:
+        second = parts[1].data_ptr() if len(parts) > 1 else None
+        self._note(self._c.kog_pack(self._handle(), layer, matrix, parts[0].data_ptr(), second))
+
+    def _note(self, error: float) -> None:
+        self._quantisation_error = max(self._quantisation_error, error)
+
+    def _narrow(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
+        narrow = tensor.detach().to(_SOURCE_TYPES[self._kind])
+        if self._kind == "float16" and tensor.dtype != torch.float16:
+            low, high = torch.aminmax(narrow)
+            if not (torch.isfinite(low) and torch.isfinite(high)) and torch.isfinite(tensor).all():
+                raise ConfigError(
+                    f"tensor {name!r} has weights beyond FP16's range. Load with dtype='float32'."
+                )
+        return narrow.contiguous()
+
+
+def _threads_for(spec: ModelSpec) -> int:
+    """Every usable core, but no thread for less work than its part in the barriers costs."""
+    return max(1, min(library.usable_cores(), spec.streamed_bytes(2.0) // _BYTES_A_THREAD))
+
+
+def fused_bias(tensors: Mapping[str, torch.Tensor], prefix: str) -> torch.Tensor:
+    """The biases of q, k and v of each lane in one row, [L, (heads + 2 kv_heads) * h]."""
+    return torch.cat([tensors[prefix + b].detach() for b in ("bq", "bk", "bv")], 1)
+
+
+def _tiles(n: int) -> int:
+    return -(-n // _TILE)
+
+
+def _slots(table: LaneTable) -> tuple[list[int], int]:
+    """Where each module leaves its output, a place used again after its last landing; how many there are."""
+    slots: list[int] = []
+    free: list[int] = []
+    ends: dict[int, list[int]] = {}
+    count = 0
+    for step in table.steps:
+        if free:
+            slot = free.pop()
+        else:
+            slot, count = count, count + 1
+        slots.append(slot)
+        ends.setdefault(step.last_use, []).append(slot)
+        free += ends.pop(step.module, [])
+    return slots, count

@@ -1,0 +1,137 @@
+"""The compiled CPU program: where it lies, its C interface in ctypes, the cores it may use. Loads no torch.
+
+The interface is documented in src/native.h; the names here are the same without the prefix.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import math
+import os
+from functools import cache
+from pathlib import Path
+
+from kogagent.errors import InputError
+
+HERE = Path(__file__).parent
+STEM = "_native"
+PROGRAMS = ("avx512", "avx2", "portable")
+TYPES = {"float32": 0, "float16": 1, "bfloat16": 2, "int8": 3}
+HEADS = {"replicate": 0, "vocab_parallel": 1, "sum": 2}
+QKV, OUT, GATE_UP, DOWN = range(4)
+NONE, LAST, ALL = range(3)
+
+_U32 = ctypes.c_uint32
+_U32S = ctypes.POINTER(_U32)
+_F32S = ctypes.POINTER(ctypes.c_float)
+_P = ctypes.c_void_p
+
+
+class Shape(ctypes.Structure):
+    """kog_shape."""
+
+    _fields_ = (
+        *(
+            (name, _U32)
+            for name in ("vocab", "dim", "layers", "lanes", "heads", "kv_heads", "head_dim", "ffn")
+        ),
+        *((name, _U32) for name in ("head", "weights", "cache", "threads", "slots")),
+        ("norm_eps", ctypes.c_float),
+        ("frequencies", ctypes.POINTER(ctypes.c_double)),
+        *((name, _U32S) for name in ("windows", "step_slot", "step_first", "land_slot")),
+        ("land_own", _F32S),
+        ("land_others", _F32S),
+    )
+
+
+class Greedy(ctypes.Structure):
+    """kog_greedy."""
+
+    _fields_ = (
+        ("legal", _U32),
+        ("most", _U32),
+        ("stops", _P),
+        ("stop", _P),
+        ("seconds", ctypes.c_double),
+        ("ids", _U32S),
+        ("logprobs", _F32S),
+        ("emitted", _U32),
+        ("passes", _U32),
+        ("broken", _U32),
+    )
+
+
+_FUNCTIONS = {
+    "kog_sources": (ctypes.c_char_p, []),
+    "kog_open": (_P, [ctypes.POINTER(Shape)]),
+    "kog_close": (None, [_P]),
+    "kog_program": (ctypes.c_char_p, [_P]),
+    "kog_choose": (ctypes.c_int, [_P, ctypes.c_char_p]),
+    "kog_pack": (ctypes.c_float, [_P, _U32, _U32, _P, _P]),
+    "kog_pack_head": (ctypes.c_float, [_P, _P]),
+    "kog_set_embedding": (None, [_P, _P]),
+    "kog_set_vectors": (None, [_P, _U32, _P, _P, _P, _P, _P]),
+    "kog_set_norm": (None, [_P, _P]),
+    "kog_run": (ctypes.c_int, [_P, _P, _P, _U32, _U32, _P, _U32, _U32, _P]),
+    "kog_run_greedy": (ctypes.c_int, [_P, _P, _P, _U32, _U32, _P, _U32, ctypes.POINTER(Greedy)]),
+}
+
+
+def library_path() -> Path | None:
+    """The compiled library of this install, None where it was installed without a compiler."""
+    return next((path for path in sorted(HERE.glob(f"{STEM}.*")) if path.suffix in (".so", ".dylib")), None)
+
+
+def sources() -> list[Path]:
+    """The C++ files the library is built from; none in an install from a wheel."""
+    return sorted(path for path in (HERE / "src").glob("*") if path.suffix in (".cpp", ".h", ".inc"))
+
+
+def digest() -> str:
+    """Names the sources' content; empty where there are none."""
+    found = sources()
+    hashed = hashlib.sha256(b"".join(path.read_bytes() for path in found))
+    return hashed.hexdigest()[:16] if found else ""
+
+
+def missing() -> InputError | None:
+    """Why the program cannot run here, None when it can."""
+    if library_path() is None:
+        return InputError(
+            "the native backend was not built: no C++17 compiler was found when kogagent was installed. "
+            "Install g++ or clang++, then kogagent again."
+        )
+    try:
+        library = load()
+    except (OSError, AttributeError) as error:
+        return InputError(f"the native backend's library cannot be loaded: {error}. Install kogagent again.")
+    if digest() not in ("", library.kog_sources().decode()):
+        return InputError(
+            "the native backend was built from other sources than those beside it. "
+            "Build it again: python setup.py build_ext --inplace"
+        )
+    return None
+
+
+@cache
+def load() -> ctypes.CDLL:
+    """The library with its functions typed. Raises OSError. Every call releases the GIL."""
+    path = library_path()
+    if path is None:
+        raise FileNotFoundError(f"no {STEM} library in {HERE}")
+    library = ctypes.CDLL(str(path))
+    for name, (result, arguments) in _FUNCTIONS.items():
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+    return library
+
+
+def usable_cores() -> int:
+    """Cores this process may use: its affinity, bounded by the CPU quota of its control group."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
+        return max(1, min(cores, math.floor(int(quota) / int(period))))
+    except (OSError, ValueError):  # no such file, or "max": no quota
+        return cores

@@ -1,0 +1,145 @@
+// Matrices cut into a thread's rows and packed in the order in which it reads them. Knows no layers.
+
+#ifndef KOG_PACKED_H
+#define KOG_PACKED_H
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
+#include <algorithm>
+#include <memory>
+#include <new>
+#include <vector>
+
+#include "halves.h"
+#include "kernels.h"
+
+namespace kog {
+
+// Memory for one thread's stream, on huge pages where the system has them; touched first by whoever packs.
+class Arena {
+ public:
+  explicit Arena(size_t bytes) : bytes_((bytes + kPage - 1) / kPage * kPage) {
+    data_ = static_cast<uint8_t*>(aligned_alloc(kPage, bytes_ ? bytes_ : kPage));
+    if (data_ == nullptr) throw std::bad_alloc();
+#if defined(__linux__) && defined(MADV_HUGEPAGE)
+    madvise(data_, bytes_, MADV_HUGEPAGE);  // a wish: refused without harm
+#endif
+  }
+  ~Arena() { free(data_); }
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+  uint8_t* data() const { return data_; }
+
+ private:
+  static constexpr size_t kPage = size_t(1) << 21;
+  size_t bytes_;
+  uint8_t* data_;
+};
+
+// Neighbouring blocks of one lane that one thread reads.
+struct Run {
+  uint32_t lane, block, blocks;
+  size_t at;  // in the thread's arena
+};
+
+// L matrices [out, in]; with `pair`, two of the same shape whose blocks alternate.
+struct Packed {
+  uint32_t lanes = 0, out = 0, in = 0, type = 0;
+  bool pair = false;
+  std::vector<std::vector<Run>> runs;  // of each thread
+
+  uint32_t blocks() const { return (out + kBlock - 1) / kBlock; }
+  size_t unit() const { return block_bytes(type, in) * (pair ? 2 : 1); }
+
+  // Cut into threads. same_rows: every lane the same way, so that a thread has the same rows of all lanes;
+  // otherwise evenly over all lanes' blocks. `ends`: bytes of each thread's arena so far.
+  void cut(uint32_t threads, bool same_rows, std::vector<size_t>& ends) {
+    runs.assign(threads, {});
+    const uint32_t n = blocks();
+    for (uint32_t t = 0; t < threads; t++) {
+      for (uint32_t lane = 0; lane < lanes; lane++) {
+        const uint64_t all = same_rows ? n : uint64_t(n) * lanes;
+        const uint64_t base = same_rows ? 0 : uint64_t(lane) * n;
+        const uint64_t from = std::max(all * t / threads, base);
+        const uint64_t to = std::min(all * (t + 1) / threads, base + n);
+        if (from >= to) continue;
+        runs[t].push_back({lane, uint32_t(from - base), uint32_t(to - from), ends[t]});
+        ends[t] += size_t(to - from) * unit();
+      }
+    }
+  }
+};
+
+inline uint16_t half_at(const void* p, size_t i) { return static_cast<const uint16_t*>(p)[i]; }
+
+// Pack 16 rows of a row-major matrix from row `first`, rows past `out` as zeros. Returns Packed's error.
+inline float pack_block(const Packed& m, const void* source, uint32_t first, uint8_t* to) {
+  const uint32_t rows = std::min(kBlock, m.out - first);
+  if (m.type == 3) {
+    const float* w = static_cast<const float*>(source) + size_t(first) * m.in;
+    float worst = 0.0f;
+    for (uint32_t r = 0; r < kBlock; r++) {
+      float top = 0.0f, off = 0.0f;
+      uint8_t* p = to;
+      for (uint32_t k = 0; k < m.in; k += kGroup) {
+        const uint32_t n = std::min(kGroup, m.in - k);
+        float most = 0.0f;
+        for (uint32_t i = 0; i < n && r < rows; i++) most = std::max(most, fabsf(w[size_t(r) * m.in + k + i]));
+        const uint16_t half = to_f16(most / 127.0f);
+        const float scale = from_f16(half);
+        memcpy(p + 2 * r, &half, 2);
+        p += 32;
+        for (uint32_t i = 0; i < n; i++) {
+          const float value = r < rows ? w[size_t(r) * m.in + k + i] : 0.0f;
+          const float q = scale > 0 ? std::min(127.0f, std::max(-127.0f, rintf(value / scale))) : 0.0f;
+          p[i * kBlock + r] = uint8_t(int8_t(q));
+          off = std::max(off, fabsf(value - q * scale));
+        }
+        top = std::max(top, most);
+        p += size_t(n) * kBlock;
+      }
+      if (top > 0) worst = std::max(worst, off / top);
+    }
+    return worst;
+  }
+  const size_t size = m.type == 0 ? 4 : 2;
+  const uint8_t* w = static_cast<const uint8_t*>(source) + size_t(first) * m.in * size;
+  if (rows < kBlock) memset(to, 0, block_bytes(m.type, m.in));
+  for (uint32_t k = 0; k < m.in; k += 64) {  // a few columns at a time: their lines stay in the cache
+    const uint32_t end = std::min(m.in, k + 64);
+    for (uint32_t r = 0; r < rows; r++) {
+      const uint8_t* row = w + size_t(r) * m.in * size;
+      if (size == 4)
+        for (uint32_t i = k; i < end; i++) memcpy(to + (size_t(i) * kBlock + r) * 4, row + size_t(i) * 4, 4);
+      else
+        for (uint32_t i = k; i < end; i++) memcpy(to + (size_t(i) * kBlock + r) * 2, row + size_t(i) * 2, 2);
+    }
+  }
+  return 0.0f;
+}
+
+// Row `row` (0..15) of a packed block as floats.
+inline void unpack_row(const Packed& m, const uint8_t* block, uint32_t row, float* out) {
+  const uint8_t* p = block;
+  for (uint32_t k = 0; k < m.in; k++) {
+    if (m.type == 3 && k % kGroup == 0) p += 32;
+    switch (m.type) {
+      case 0: memcpy(out + k, p + row * 4, 4); p += 64; break;
+      case 1: out[k] = from_f16(half_at(p, row)); p += 32; break;
+      case 2: out[k] = from_bf16(half_at(p, row)); p += 32; break;
+      default: {
+        const uint8_t* lead = p - size_t(k % kGroup) * kBlock - 32;
+        out[k] = float(int8_t(p[row])) * from_f16(half_at(lead, row));
+        p += kBlock;
+      }
+    }
+  }
+}
+
+}  // namespace kog
+#endif

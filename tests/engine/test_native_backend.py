@@ -1,0 +1,300 @@
+"""The CPU program against the reference: every kind of model, type and instruction set; caches and edges."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+
+from kogagent.engine.backends.native import NativeBackend, NativeKV
+from kogagent.engine.backends.reference import ReferenceBackend
+from kogagent.engine.weights import random_tensors
+from kogagent.errors import ConfigError, ContextError, EngineClosedError, InputError
+from kogagent.kernels.cpu import library
+from kogagent.spec import ModelSpec, RopeScaling
+from kogagent.testing.backends import BACKEND_CHECKS, TINY, TINY_LANES, run_check
+
+ROOT = Path(__file__).resolve().parents[2]
+PLAIN = ModelSpec(
+    vocab_size=60,
+    dim=48,
+    n_layers=4,
+    n_heads=8,
+    n_kv_heads=4,
+    head_dim=12,
+    ffn_dim=64,
+    context=600,
+)
+VARIANTS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "bias, norms, tied": {"qkv_bias": True, "qk_norm": True, "tied_head": True},
+    "windows": {"windows": (3, 0, 1, 20)},
+    "scaled RoPE": {"rope_scaling": RopeScaling(4.0, 1.0, 4.0, 16), "rope_theta": 500.0},
+    "odd widths": {"dim": 37, "ffn_dim": 28, "head_dim": 6, "vocab_size": 53},
+    "tensor parallel": {"lanes": 4},
+    "delayed": {"lanes": 4, "delay": 2, "windows": (5, 5, 0, 0)},
+    "delayed, bias, norms": {"lanes": 4, "delay": 1, "qkv_bias": True, "qk_norm": True},
+    "early sums": {"lanes": 2, "delay": 1, "early": "present"},
+    "early sums, sent again": {"lanes": 4, "delay": 2, "early": "present", "early_resent": True},
+    "attention kept": {"lanes": 4, "delay": 1, "comm_attention": False},
+    "nothing sent": {"lanes": 4, "comm_attention": False, "comm_mlp": False},
+    "ladder": {"lanes": 4, "residual": "ladder"},
+    "ladder of one lane": {"residual": "ladder"},
+    "vocabulary split": {"lanes": 4, "delay": 2, "head": "vocab_parallel"},
+    "vocabulary split, tied": {"lanes": 4, "head": "vocab_parallel", "tied_head": True},
+    "summed head": {"lanes": 4, "delay": 2, "head": "sum"},
+}
+LARGEST_KL = {"float32": 1e-5, "float16": 1e-4, "bfloat16": 5e-3, "int8": 2e-2}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def program() -> None:
+    """The library, built by the package's own build where it is missing or older than its sources."""
+    if library.missing() is None:
+        return
+    why = "no C++ compiler: neither g++ nor clang++ is on PATH"
+    if shutil.which("g++") or shutil.which("clang++"):
+        command = [sys.executable, "setup.py", "-q", "build_ext", "--inplace"]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        library.load.cache_clear()
+        error = library.missing()
+        assert error is None, f"a compiler is here and the build failed: {error}\n{done.stderr[-2000:]}"
+        return
+    if os.environ.get("KOGAGENT_REQUIRE_NATIVE") == "1":
+        pytest.fail(f"KOGAGENT_REQUIRE_NATIVE=1, but {why}")
+    pytest.skip(why)
+
+
+def model(rng: np.random.Generator, **fields: Any) -> tuple[ModelSpec, dict[str, torch.Tensor]]:
+    spec = replace(PLAIN, **{"windows": (), **fields})
+    return spec, random_tensors(spec, int(rng.integers(2**31)))
+
+
+def tokens(rng: np.random.Generator, count: int, below: int = 53) -> list[int]:
+    return [int(i) for i in rng.integers(0, below, count)]
+
+
+def divergence(found: npt.NDArray[np.float32], wanted: npt.NDArray[np.float32]) -> float:
+    """The largest KL divergence of a row from the truth, nats."""
+    assert found.shape == wanted.shape and found.dtype == np.float32
+    p, q = (torch.from_numpy(x).double().log_softmax(-1) for x in (wanted, found))
+    return float((p.exp() * (p - q)).sum(-1).max())
+
+
+def error(found: npt.NDArray[np.float32], wanted: npt.NDArray[np.float32]) -> float:
+    assert found.shape == wanted.shape and np.isfinite(found).all()
+    return float(np.abs(found - wanted).max() / np.abs(wanted).max())
+
+
+@pytest.mark.parametrize("dtype", library.TYPES)
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_it_computes_what_the_reference_computes(rng: np.random.Generator, variant: str, dtype: Any) -> None:
+    spec, tensors = model(rng, **VARIANTS[variant])
+    ids = tokens(rng, 24)
+    wanted = ReferenceBackend(spec, tensors).forward(ids).numpy()
+    backend = NativeBackend(spec, tensors, dtype, threads=int(rng.integers(1, 4)))
+    results = [backend.logits(backend.open_kv(40), ids)]
+    kv = backend.open_kv(40)
+    results.append(np.stack([backend.last_logits(kv, [i]) for i in ids]))
+    kv = backend.open_kv(40)  # rows of every sort: few, many, one
+    results.append(np.concatenate([backend.logits(kv, ids[a:b]) for a, b in pairwise([0, 2, 3, 6, 17, 24])]))
+    assert kv.length == 24
+    for found in results:
+        assert divergence(found, wanted) < LARGEST_KL[dtype]
+        assert dtype != "float32" or error(found, wanted) < 3e-6
+    assert (backend.quantisation_error > 0) == (dtype == "int8")
+    assert backend.quantisation_error < 0.005
+    backend.close()
+
+
+@pytest.mark.parametrize("name", library.PROGRAMS)
+def test_every_instruction_set_computes_the_same(rng: np.random.Generator, name: str) -> None:
+    ran = 0
+    for dtype, cache in (
+        ("float32", "float32"),
+        ("float16", "float16"),
+        ("bfloat16", "float32"),
+        ("int8", "float16"),
+    ):
+        spec, tensors = model(rng, lanes=2, delay=1, qkv_bias=True, qk_norm=True, windows=(3, 0, 20, 0))
+        ids = tokens(rng, 37)
+        try:
+            backend = NativeBackend(spec, tensors, dtype, cache=cache, program=name)  # type: ignore[arg-type]
+        except InputError:
+            assert name != "portable"  # which every processor runs
+            continue
+        assert backend.program == name
+        truth = NativeBackend(spec, tensors, dtype, program="portable", threads=1)  # type: ignore[arg-type]
+        wanted = truth.logits(truth.open_kv(40), ids)
+        kv = backend.open_kv(40)
+        found = np.concatenate([backend.logits(kv, ids[:20]), *(backend.logits(kv, [i]) for i in ids[20:])])
+        assert error(found, wanted) < (3e-6 if cache == "float32" else 3e-3)
+        ran += 1
+    assert ran in (0, 4)
+
+
+@pytest.mark.parametrize("heads", [1, 5, 8, 11])
+def test_heads_of_every_group_and_width_attend(rng: np.random.Generator, heads: int) -> None:
+    width = int(rng.choice([2, 16, 18, 64, 100]))
+    spec, tensors = model(rng, n_layers=2, n_heads=heads, n_kv_heads=1, head_dim=width)
+    ids = tokens(rng, 70)
+    wanted = ReferenceBackend(spec, tensors).forward(ids).numpy()
+    backend = NativeBackend(spec, tensors, "float32", threads=3)
+    kv = backend.open_kv(70)
+    found = np.concatenate([backend.logits(kv, ids[:50]), *(backend.logits(kv, [i]) for i in ids[50:])])
+    assert error(found, wanted) < 3e-6
+
+
+@pytest.mark.parametrize("position", [511, 512, 513])
+def test_step_by_step_equals_prefill_at_the_window_s_edges(rng: np.random.Generator, position: int) -> None:
+    spec, tensors = model(rng, n_layers=2, windows=(512, 0))
+    ids = tokens(rng, position + 1)
+    wanted = ReferenceBackend(spec, tensors).forward(ids)[-1].numpy()
+    backend = NativeBackend(spec, tensors, "float32")
+    kv = backend.open_kv(600)
+    backend.prefill(kv, ids[:-1])
+    assert error(backend.last_logits(kv, ids[-1:]), wanted) < 3e-6
+    assert error(backend.last_logits(backend.open_kv(600), ids), wanted) < 3e-6
+
+
+@pytest.mark.parametrize("cache", ["float32", "float16"])
+def test_memory_beyond_the_length_is_never_read(rng: np.random.Generator, cache: Any) -> None:
+    spec, tensors = model(rng, windows=(3, 0, 4, 0))
+    ids = tokens(rng, 22)
+    backend = NativeBackend(spec, tensors, "float32", cache=cache)
+    kv = backend.open_kv(26)
+    poison(kv)
+    clean = backend.logits(kv, ids)
+    assert np.isfinite(clean).all()
+    kv.rewind(5)
+    poison(kv)
+    again = backend.logits(kv, ids[5:])
+    np.testing.assert_allclose(again, clean[5:], rtol=0, atol=1e-5 if cache == "float32" else 1e-2)
+    fork = kv.fork()
+    poison(fork)
+    more = tokens(rng, 2)
+    np.testing.assert_array_equal(backend.logits(fork, more), backend.logits(kv, more))
+
+
+def poison(kv: NativeKV) -> None:
+    keys, values = kv.stores
+    for position in range(kv.length, keys.shape[2] * 16):
+        keys[:, :, position // 16, :, position % 16] = np.nan
+    values[:, :, kv.length :] = np.nan
+    values[..., kv._spec.head_dim :] = np.nan  # what fills the last vector of a head
+
+
+def test_forks_share_nothing(rng: np.random.Generator) -> None:
+    spec, tensors = model(rng)
+    backend = NativeBackend(spec, tensors, "float32")
+    ids, left, right = tokens(rng, 6), tokens(rng, 4), tokens(rng, 4)
+    kv = backend.open_kv(16)
+    backend.prefill(kv, ids)
+    fork = kv.fork()
+    a = [backend.logits(kv, left[:2])]  # each writes where the other has read or will read
+    b = [backend.logits(fork, right[:2])]
+    a.append(backend.logits(kv, left[2:]))
+    kv.close()
+    b.append(backend.logits(fork, right[2:]))
+    assert error(np.concatenate(a), backend.logits(backend.open_kv(16), ids + left)[6:]) < 3e-6
+    assert error(np.concatenate(b), backend.logits(backend.open_kv(16), ids + right)[6:]) < 3e-6
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_the_same_passes_give_the_same_bits(rng: np.random.Generator, threads: int) -> None:
+    spec, tensors = model(rng, lanes=4, delay=2)
+    ids = tokens(rng, 30)
+    backend = NativeBackend(spec, tensors, threads=threads)
+    alone = NativeBackend(spec, tensors, threads=1)
+
+    def passes(backend: NativeBackend) -> npt.NDArray[np.float32]:
+        kv = backend.open_kv(40)
+        return np.concatenate([backend.logits(kv, ids[:20]), *(backend.logits(kv, [i]) for i in ids[20:])])
+
+    first = passes(backend)
+    for _ in range(5):
+        np.testing.assert_array_equal(first, passes(backend))
+    np.testing.assert_array_equal(
+        first, passes(alone)
+    )  # every sum is one thread's: their number is no matter
+
+
+def make(dtype: str, threads: int) -> Callable[..., NativeBackend]:
+    return lambda spec, tensors: NativeBackend(spec, tensors, dtype, threads=threads)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("spec", [TINY, TINY_LANES], ids=lambda spec: spec.name)
+@pytest.mark.parametrize(
+    ("dtype", "threads", "tolerance"), [("float32", 1, 1e-4), ("float32", 2, 1e-4), ("float16", 1, 2e-2)]
+)
+@pytest.mark.parametrize("check", BACKEND_CHECKS, ids=lambda check: check.__name__.strip("_"))
+def test_it_keeps_the_contract_of_backends(
+    check: Callable[..., None], dtype: str, threads: int, tolerance: float, spec: ModelSpec
+) -> None:
+    run_check(check, make(dtype, threads), spec, tolerance)
+
+
+def test_what_cannot_be_run_is_refused_before_any_work(rng: np.random.Generator) -> None:
+    spec, tensors = model(rng)
+    backend = NativeBackend(spec, tensors)
+    with pytest.raises(InputError, match="capacity=0"):
+        backend.open_kv(0)
+    with pytest.raises(ContextError, match="context of 600"):
+        backend.open_kv(601)
+    kv = backend.open_kv(4)
+    backend.prefill(kv, [])
+    with pytest.raises(InputError, match="60"):
+        backend.prefill(kv, [1, 60])
+    with pytest.raises(ContextError, match="5 ids"):
+        backend.last_logits(kv, [1] * 5)
+    with pytest.raises(InputError, match="another backend"):
+        backend.prefill(ReferenceBackend(spec, tensors).open_kv(4), [1])
+    assert kv.length == 0
+    kv.close()
+    kv.close()
+    with pytest.raises(EngineClosedError, match="cache is closed"):
+        backend.prefill(kv, [1])
+    backend.close()
+    backend.close()
+    with pytest.raises(EngineClosedError, match="backend is closed"):
+        backend.open_kv(4)
+    with pytest.raises(InputError, match="'int4'"):
+        NativeBackend(spec, tensors, "int4")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="cache='int8'"):
+        NativeBackend(spec, tensors, cache="int8")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="threads=-1"):
+        NativeBackend(spec, tensors, threads=-1)
+    with pytest.raises(InputError, match=r"'sse9'.*'portable'"):
+        NativeBackend(spec, tensors, program="sse9")
+
+
+def test_weights_beyond_half_precision_are_named(rng: np.random.Generator) -> None:
+    spec, tensors = model(rng)
+    tensors["layers.2.w2"][0, 0, 0] = 70000.0
+    with pytest.raises(ConfigError, match=r"'layers\.2\.w2'.*float32"):
+        NativeBackend(spec, tensors, "float16")
+    for dtype in ("float32", "bfloat16", "int8"):
+        NativeBackend(spec, tensors, dtype).close()  # type: ignore[arg-type]
+
+
+def test_a_library_that_is_missing_or_older_than_its_sources_is_refused(
+    monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    spec, tensors = model(rng)
+    monkeypatch.setattr(library, "digest", lambda: "other")
+    with pytest.raises(InputError, match="Build it again"):
+        NativeBackend(spec, tensors)
+    monkeypatch.setattr(library, "library_path", lambda: None)
+    with pytest.raises(InputError, match="Install g\\+\\+ or clang\\+\\+"):
+        NativeBackend(spec, tensors)
