@@ -331,129 +331,91 @@ def file_path(rng: random.Random, pools: Pools) -> str:
     return ("/" if rng.random() < 0.4 else "") + "/".join([*folders, name])
 
 
-ENUMS: dict[str, list[str]] = {
-    "unit": ["celsius", "fahrenheit"],
-    "units": ["metric", "imperial"],
-    "language": [
-        "English",
-        "French",
-        "German",
-        "Spanish",
-        "Italian",
-        "Japanese",
-        "Polish",
-        "Greek",
-        "Arabic",
-    ],
-    "currency": ["USD", "EUR", "GBP", "JPY", "CHF", "CAD", "AUD", "INR", "SEK", "PLN"],
-    "priority": ["low", "medium", "high", "urgent"],
-    "status": ["open", "closed", "pending", "archived", "active"],
-    "sort_by": ["price", "rating", "date", "distance", "name", "size"],
-    "order": ["ascending", "descending"],
-    "format": ["json", "csv", "pdf", "text", "xml"],
-    "size": ["small", "medium", "large"],
-    "category": ["electronics", "books", "clothing", "toys", "garden", "sports", "food"],
-    "genre": ["comedy", "drama", "horror", "jazz", "rock", "classical", "fantasy"],
-    "cuisine": ["Italian", "Chinese", "Indian", "Mexican", "Thai", "French", "Japanese"],
-    "cabin": ["economy", "business", "first"],
-    "frequency": ["daily", "weekly", "monthly", "yearly"],
-    "level": ["beginner", "intermediate", "advanced"],
-    "color": ["red", "green", "blue", "yellow", "black", "white", "purple"],
-    "gender": ["male", "female"],
-    "mode": ["driving", "walking", "cycling", "transit"],
-    "day": DAYS,
-    "month": MONTHS,
-    "room_type": ["single", "double", "suite", "deluxe"],
-    "diet": ["vegan", "vegetarian", "gluten-free", "keto"],
-    "shape": ["circle", "square", "triangle", "rectangle"],
-    "region": ["north", "south", "east", "west"],
-    "operation": ["add", "subtract", "multiply", "divide"],
-    "role": ["admin", "editor", "viewer", "owner"],
+ENUMS_RAW = """
+unit: celsius|fahrenheit
+units: metric|imperial
+language: English|French|German|Spanish|Italian|Japanese|Polish|Greek|Arabic
+currency: USD|EUR|GBP|JPY|CHF|CAD|AUD|INR|SEK|PLN
+priority: low|medium|high|urgent
+status: open|closed|pending|archived|active
+sort_by: price|rating|date|distance|name|size
+order: ascending|descending
+format: json|csv|pdf|text|xml
+size: small|medium|large
+category: electronics|books|clothing|toys|garden|sports|food
+genre: comedy|drama|horror|jazz|rock|classical|fantasy
+cuisine: Italian|Chinese|Indian|Mexican|Thai|French|Japanese
+cabin: economy|business|first
+frequency: daily|weekly|monthly|yearly
+level: beginner|intermediate|advanced
+color: red|green|blue|yellow|black|white|purple
+gender: male|female
+mode: driving|walking|cycling|transit
+day: Monday|Tuesday|Wednesday|Thursday|Friday|Saturday|Sunday
+month: January|February|March|April|May|June|July|August|September|October|November|December
+room_type: single|double|suite|deluxe
+diet: vegan|vegetarian|gluten-free|keto
+shape: circle|square|triangle|rectangle
+region: north|south|east|west
+operation: add|subtract|multiply|divide
+role: admin|editor|viewer|owner
+"""
+ENUMS = {
+    name: options.split("|") for name, options in (line.split(": ") for line in ENUMS_RAW.strip().split("\n"))
 }
 
-# name candidates, descriptions, phrases with the slot {v}; the drawn kind is named by the key
-TEXT_KINDS: dict[str, tuple[str, str, str]] = {
-    "city": (
-        "city location town destination place",
-        "The city.|Name of the city.|City to look at, for example 'Paris'.|The location.|Which city is meant.",
-        "in {v}|for {v}|near {v}|around {v}|from {v}",
-    ),
-    "person": (
-        "name person full_name customer author guest contact employee recipient patient",
-        "Full name of the person.|The person's name.|Who it is for.|Name of the customer.",
-        "for {v}|named {v}|of {v}|by {v}|belonging to {v}",
-    ),
-    "company": (
-        "company company_name organization vendor supplier employer brand",
-        "The company's name.|Name of the organisation.|Which company.|The firm to use.",
-        "for {v}|at {v}|of {v}|by the company {v}|from {v}",
-    ),
-    "country": (
-        "country nation country_name",
-        "The country.|Name of the country.|Country to consider.|Which country to use.",
-        "in {v}|for {v}|of {v}|within {v}|from {v}",
-    ),
-    "job": (
-        "job_title occupation profession position role_name",
-        "The job title.|The occupation.|Professional position.|The post to look for.",
-        "as a {v}|for the position {v}|for the job title {v}|for {v}",
-    ),
-    "dish": (
-        "dish recipe meal food item_name",
-        "Name of the dish.|The dish.|What to cook.|The meal.",
-        "for {v}|of {v}|called {v}|with the dish {v}",
-    ),
-    "street": (
-        "street address street_address pickup_address",
-        "The street address.|Street and number.|Where to go.|The address to use.",
-        "at {v}|to {v}|for the address {v}|with the address {v}",
-    ),
-    "phrase": (
-        "title subject headline name label caption",
-        "The title.|Subject line.|A short title.|The headline to show.",
-        "titled '{v}'|called \"{v}\"|with the title '{v}'|with the subject \"{v}\"",
-    ),
-    "sentence": (
-        "message text body note comment content description",
-        "The text.|Body of the message.|What to write.|Free text to store.",
-        "saying '{v}'|with the text \"{v}\"|that says \"{v}\"|with the message '{v}'",
-    ),
-    "user": (
-        "username user user_id login account handle",
-        "The user name.|User to act on.|Account name.|The login of the user.",
-        "for user {v}|for {v}|for the account {v}|of the user {v}",
-    ),
-    "domain": (
-        "domain host site hostname website",
-        "The domain name.|Host to use.|The web site.|Name of the host.",
-        "for {v}|on {v}|of {v}|for the domain {v}",
-    ),
-    "colour": (
-        "color colour paint tint",
-        "The colour.|Colour to use.|Name of the colour.|The shade.",
-        "in {v}|with the color {v}|coloured {v}|painted {v}",
-    ),
-    "device": (
-        "device model phone product gadget",
-        "The device model.|Device name.|Which product.|The phone model.",
-        "for the {v}|on the {v}|of the {v}|for a {v}",
-    ),
-    "fruit": (
-        "fruit ingredient product crop",
-        "The fruit.|An ingredient.|Name of the product.|What to take.",
-        "for {v}|with {v}|of {v}|made from {v}",
-    ),
-    "drink": (
-        "drink beverage cocktail order_item",
-        "The drink.|Which beverage.|Name of the drink.|What to serve.",
-        "for {v}|of {v}|for the drink {v}|with {v}",
-    ),
-    "isbn": (
-        "isbn book_id isbn_code",
-        "ISBN of the book.|The book's ISBN.|The ISBN code.|Identifies the book.",
-        "with ISBN {v}|for the ISBN {v}|for the book {v}|{v}",
-    ),
-}
+# kind of value: names ~ descriptions ~ phrases with the slot {v}
+TEXT_RAW = """
+city: city location town destination place ~ The city.|Name of the city.|City to look at, for example 'Paris'.|The location.|Which city is meant. ~ in {v}|for {v}|near {v}|around {v}|from {v}
+person: name person full_name customer author guest contact employee recipient patient ~ Full name of the person.|The person's name.|Who it is for.|Name of the customer. ~ for {v}|named {v}|of {v}|by {v}|belonging to {v}
+company: company company_name organization vendor supplier employer brand ~ The company's name.|Name of the organisation.|Which company.|The firm to use. ~ for {v}|at {v}|of {v}|by the company {v}|from {v}
+country: country nation country_name ~ The country.|Name of the country.|Country to consider.|Which country to use. ~ in {v}|for {v}|of {v}|within {v}|from {v}
+job: job_title occupation profession position role_name ~ The job title.|The occupation.|Professional position.|The post to look for. ~ as a {v}|for the position {v}|for the job title {v}|for {v}
+dish: dish recipe meal food item_name ~ Name of the dish.|The dish.|What to cook.|The meal. ~ for {v}|of {v}|called {v}|with the dish {v}
+street: street address street_address pickup_address ~ The street address.|Street and number.|Where to go.|The address to use. ~ at {v}|to {v}|for the address {v}|with the address {v}
+phrase: title subject headline name label caption ~ The title.|Subject line.|A short title.|The headline to show. ~ titled '{v}'|called "{v}"|with the title '{v}'|with the subject "{v}"
+sentence: message text body note comment content description ~ The text.|Body of the message.|What to write.|Free text to store. ~ saying '{v}'|with the text "{v}"|that says "{v}"|with the message '{v}'
+user: username user user_id login account handle ~ The user name.|User to act on.|Account name.|The login of the user. ~ for user {v}|for {v}|for the account {v}|of the user {v}
+domain: domain host site hostname website ~ The domain name.|Host to use.|The web site.|Name of the host. ~ for {v}|on {v}|of {v}|for the domain {v}
+colour: color colour paint tint ~ The colour.|Colour to use.|Name of the colour.|The shade. ~ in {v}|with the color {v}|coloured {v}|painted {v}
+device: device model phone product gadget ~ The device model.|Device name.|Which product.|The phone model. ~ for the {v}|on the {v}|of the {v}|for a {v}
+fruit: fruit ingredient product crop ~ The fruit.|An ingredient.|Name of the product.|What to take. ~ for {v}|with {v}|of {v}|made from {v}
+drink: drink beverage cocktail order_item ~ The drink.|Which beverage.|Name of the drink.|What to serve. ~ for {v}|of {v}|for the drink {v}|with {v}
+isbn: isbn book_id isbn_code ~ ISBN of the book.|The book's ISBN.|The ISBN code.|Identifies the book. ~ with ISBN {v}|for the ISBN {v}|for the book {v}|{v}
+"""
+# name, lowest, highest: descriptions ~ phrases
+INTEGER_RAW = """
+limit 1 100: Maximum number of results.|How many to return.|The number of items to show.|Upper limit. ~ limited to {v}|at most {v} results|show {v} of them|up to {v}|returning {v} results
+count 1 500: How many.|The number.|Number of items.|The count. ~ with {v} items|{v} times|a count of {v}|for {v} of them
+year 1900 2030: The year.|Year to consider.|Calendar year.|In which year. ~ in {v}|for {v}|for the year {v}|of {v}
+age 1 99: Age in years.|The age.|How old.|Years of age. ~ aged {v}|who is {v} years old|age {v}|of age {v}
+guests 1 12: Number of people.|The party size.|How many guests.|People in the group. ~ for {v} people|for {v} guests|with a party of {v}|for a group of {v}
+duration 1 600: Duration in minutes.|How long, in minutes.|Length in minutes.|Minutes it takes. ~ for {v} minutes|lasting {v} minutes|with a duration of {v} minutes|of {v} minutes
+quantity 1 1000: The quantity.|How many units.|Amount of units.|Number of pieces. ~ {v} units|a quantity of {v}|{v} pieces|with quantity {v}
+days 1 60: Number of days.|How many days.|Days ahead.|The length in days. ~ for {v} days|over {v} days|for the next {v} days|during {v} days
+page 1 50: Page number.|The page.|Which page.|Page to read. ~ page {v}|on page {v}|starting at page {v}|from page {v}
+"""
+NUMBER_RAW = """
+amount 1 5000: The amount of money.|Amount to use.|Sum of money.|How much. ~ of {v}|for an amount of {v}|with {v}|worth {v}
+price 1 900: The price.|Maximum price.|Price in the local currency.|What it costs. ~ at a price of {v}|under {v}|costing {v}|for {v}
+weight 1 300: Weight in kilograms.|The mass in kg.|How heavy, in kg.|Mass. ~ weighing {v} kg|with a weight of {v} kg|of {v} kilograms|with {v} kg
+distance 1 900: Distance in kilometres.|How far, in km.|The distance.|Length of the way. ~ within {v} km|over {v} kilometres|at a distance of {v} km|of {v} km
+rate 0 20: The rate in percent.|Interest rate in percent.|Rate per year, in percent.|The percentage. ~ at {v} percent|at a rate of {v}%|with {v}% interest|with a rate of {v} percent
+temperature -30 45: The temperature in degrees.|Temperature.|Degrees Celsius.|How warm. ~ at {v} degrees|with a temperature of {v} degrees|at {v} °C|set to {v} degrees
+radius 1 90: The radius.|Radius in metres.|Radius of the circle.|Half the diameter. ~ with a radius of {v}|with radius {v}|of radius {v}|whose radius is {v}
+latitude -90 90: Latitude.|Latitude in degrees.|The north-south coordinate.|Degrees of latitude. ~ at latitude {v}|with a latitude of {v}|latitude {v}|lat {v}
+"""
+
+
+def _rows(raw: str) -> list[tuple[list[str], list[str]]]:
+    """(words before the colon, parts after it) of each line."""
+    lines = (line.split(": ", 1) for line in raw.strip().split("\n"))
+    return [(head.split(), rest.split(" ~ ")) for head, rest in lines]
+
+
+TEXT_KINDS = _rows(TEXT_RAW)
+INTEGERS = _rows(INTEGER_RAW)
+NUMBERS = _rows(NUMBER_RAW)
 
 
 class Kinds:
@@ -477,8 +439,7 @@ class Kinds:
         roll = rng.random()
         split = self.split
         if roll < 0.34:
-            kind = rng.choice(list(TEXT_KINDS))
-            names, abouts, phrases = TEXT_KINDS[kind]
+            (kind,), (names, abouts, phrases) = rng.choice(TEXT_KINDS)
             schema: dict[str, Any] = {"type": "string"}
             draw: Callable[[random.Random], Spoken] = lambda r: self.text_sample(r, kind)  # noqa: E731
             base, about = rng.choice(names.split()), pick(rng, abouts.split("|"), split)
@@ -515,139 +476,16 @@ class Kinds:
                 f"using {{v}} as the {words(base)}",
             ]
         elif roll < 0.62:
-            base, low, high, abouts, phrases = rng.choice(
-                [
-                    (
-                        "limit",
-                        1,
-                        100,
-                        "Maximum number of results.|How many to return.|The number of items to show.|Upper limit.",
-                        "limited to {v}|at most {v} results|show {v} of them|up to {v}|returning {v} results",
-                    ),
-                    (
-                        "count",
-                        1,
-                        500,
-                        "How many.|The number.|Number of items.|The count.",
-                        "with {v} items|{v} times|a count of {v}|for {v} of them",
-                    ),
-                    (
-                        "year",
-                        1900,
-                        2030,
-                        "The year.|Year to consider.|Calendar year.|In which year.",
-                        "in {v}|for {v}|for the year {v}|of {v}",
-                    ),
-                    (
-                        "age",
-                        1,
-                        99,
-                        "Age in years.|The age.|How old.|Years of age.",
-                        "aged {v}|who is {v} years old|age {v}|of age {v}",
-                    ),
-                    (
-                        "guests",
-                        1,
-                        12,
-                        "Number of people.|The party size.|How many guests.|People in the group.",
-                        "for {v} people|for {v} guests|with a party of {v}|for a group of {v}",
-                    ),
-                    (
-                        "duration",
-                        1,
-                        600,
-                        "Duration in minutes.|How long, in minutes.|Length in minutes.|Minutes it takes.",
-                        "for {v} minutes|lasting {v} minutes|with a duration of {v} minutes|of {v} minutes",
-                    ),
-                    (
-                        "quantity",
-                        1,
-                        1000,
-                        "The quantity.|How many units.|Amount of units.|Number of pieces.",
-                        "{v} units|a quantity of {v}|{v} pieces|with quantity {v}",
-                    ),
-                    (
-                        "days",
-                        1,
-                        60,
-                        "Number of days.|How many days.|Days ahead.|The length in days.",
-                        "for {v} days|over {v} days|for the next {v} days|during {v} days",
-                    ),
-                    (
-                        "page",
-                        1,
-                        50,
-                        "Page number.|The page.|Which page.|Page to read.",
-                        "page {v}|on page {v}|starting at page {v}|from page {v}",
-                    ),
-                ]
-            )
+            (base, lowest, highest), (abouts, phrases) = rng.choice(INTEGERS)
+            low, high = int(lowest), int(highest)
             about, spoken = pick(rng, abouts.split("|"), split), phrases.split("|")
             schema = {"type": "integer"}
             if rng.random() < 0.3:
                 schema |= {"minimum": low, "maximum": high}
             draw = lambda r: integer(r, low, high)  # noqa: E731
         elif roll < 0.72:
-            base, low, high, abouts, phrases = rng.choice(
-                [
-                    (
-                        "amount",
-                        1,
-                        5000,
-                        "The amount of money.|Amount to use.|Sum of money.|How much.",
-                        "of {v}|for an amount of {v}|with {v}|worth {v}",
-                    ),
-                    (
-                        "price",
-                        1,
-                        900,
-                        "The price.|Maximum price.|Price in the local currency.|What it costs.",
-                        "at a price of {v}|under {v}|costing {v}|for {v}",
-                    ),
-                    (
-                        "weight",
-                        1,
-                        300,
-                        "Weight in kilograms.|The mass in kg.|How heavy, in kg.|Mass.",
-                        "weighing {v} kg|with a weight of {v} kg|of {v} kilograms|with {v} kg",
-                    ),
-                    (
-                        "distance",
-                        1,
-                        900,
-                        "Distance in kilometres.|How far, in km.|The distance.|Length of the way.",
-                        "within {v} km|over {v} kilometres|at a distance of {v} km|of {v} km",
-                    ),
-                    (
-                        "rate",
-                        0,
-                        20,
-                        "The rate in percent.|Interest rate in percent.|Rate per year, in percent.|The percentage.",
-                        "at {v} percent|at a rate of {v}%|with {v}% interest|with a rate of {v} percent",
-                    ),
-                    (
-                        "temperature",
-                        -30,
-                        45,
-                        "The temperature in degrees.|Temperature.|Degrees Celsius.|How warm.",
-                        "at {v} degrees|with a temperature of {v} degrees|at {v} °C|set to {v} degrees",
-                    ),
-                    (
-                        "radius",
-                        1,
-                        90,
-                        "The radius.|Radius in metres.|Radius of the circle.|Half the diameter.",
-                        "with a radius of {v}|with radius {v}|of radius {v}|whose radius is {v}",
-                    ),
-                    (
-                        "latitude",
-                        -90,
-                        90,
-                        "Latitude.|Latitude in degrees.|The north-south coordinate.|Degrees of latitude.",
-                        "at latitude {v}|with a latitude of {v}|latitude {v}|lat {v}",
-                    ),
-                ]
-            )
+            (base, lowest, highest), (abouts, phrases) = rng.choice(NUMBERS)
+            low, high = int(lowest), int(highest)
             about, spoken = pick(rng, abouts.split("|"), split), phrases.split("|")
             schema = {"type": "number"}
             draw = lambda r: number(r, low, high)  # noqa: E731
