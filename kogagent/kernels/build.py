@@ -17,7 +17,7 @@ from kogagent.kernels.params import proof
 
 SOURCE = Path(__file__).parent / "csrc"
 ARCHITECTURES = (80, 86, 89, 90, 100)
-"""Compute capabilities that have been compiled for; 90 means sm_90a."""
+"""Compute capabilities that have been compiled for; 90 and 100 mean sm_90a and sm_100a."""
 
 _RESOURCES = re.compile(
     r"Function properties for (\w+)\s+(?:ptxas\s+\.\s+)?(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads"
@@ -66,7 +66,7 @@ def build(entry: str, capability: int, defines: tuple[str, ...] = (), cache: Pat
         raise InputError(
             f"compute capability {capability / 10:.1f} is too old: the kernel needs 8.0 or newer"
         )
-    arch = f"sm_{capability}a" if capability == 90 else f"sm_{capability}"
+    arch = f"sm_{capability}a" if capability >= 90 else f"sm_{capability}"
     flags = (
         f"-arch={arch}",
         "-std=c++17",

@@ -141,7 +141,6 @@ class Monokernel:
             "dead": torch.zeros(1, dtype=torch.int32, device=device),
             "logits_out": torch.zeros(spec.vocab_size, dtype=torch.float32, device=device),
             "profile": words(layout.blocks, 16),
-            "roles": torch.tensor(layout.roles or (0,), dtype=torch.int32, device=device),
         }
         if spec.qkv_bias:
             self._tensors["bias"] = bias_rows(layout, tensors)
@@ -158,7 +157,6 @@ class Monokernel:
         self._params: npt.NDArray[np.void] = self._host_params.numpy().view(PARAMS)
         self._done = torch.cuda.Event(enable_timing=False)
         self._max_pending = max_pending
-        self._grid = len(layout.roles) or layout.blocks
         self._epoch, self._tag, self._read = 0, 1, 0
         self._running = False
         self._fill(deadline_s, profile)
@@ -169,8 +167,6 @@ class Monokernel:
         for name, tensor in self._tensors.items():
             p[name] = tensor.data_ptr()
         p["mask"] = p["logits_out"] = 0
-        if not layout.roles:
-            p["roles"] = 0
         if not profile:
             p["profile"] = 0
         p["token_ring"], p["status"] = self._ring.data_ptr(), self._status.data_ptr()
@@ -265,7 +261,7 @@ class Monokernel:
                 to.ptr, self._host_params.data_ptr(), PARAMS.itemsize, 1, self._stream.cuda_stream
             )
             with self._cupy_stream:
-                self._kernel((self._grid,), (THREADS,), (), shared_mem=self.layout.shared_bytes)
+                self._kernel((self.layout.blocks,), (THREADS,), (), shared_mem=self.layout.shared_bytes)
             self._done.record(self._stream)
         torch.cuda.current_stream(self._device).wait_event(self._done)
 
@@ -286,7 +282,7 @@ class Monokernel:
             size, stream = PARAMS.itemsize, self._stream.cuda_stream
             self._cupy.cuda.runtime.memcpyAsync(to, self._host_params.data_ptr(), size, 1, stream)
             start.record()
-            kernel((self._grid,), (THREADS,), (), shared_mem=self.layout.shared_bytes)
+            kernel((self.layout.blocks,), (THREADS,), (), shared_mem=self.layout.shared_bytes)
             end.record()
         end.synchronize()
         return float(start.elapsed_time(end)) / 1e3 / passes
@@ -353,46 +349,6 @@ def _rope(torch: Any, spec: ModelSpec) -> torch.Tensor:
     )
     table: torch.Tensor = torch.stack([angles.cos(), angles.sin()], -1).float().contiguous()
     return table
-
-
-def measure_speeds(layout: Layout, device: torch.device) -> list[float]:
-    """Stages each multiprocessor streams while all do: relative speeds for `plan`, by multiprocessor.
-
-    layout: one without roles, over all multiprocessors or nearly. Those that had no block get the mean. Empty
-    where numbers of multiprocessors are not 0 .. n-1. Multiprocessors of one card differ by a tenth and more:
-    they share their way to memory with more or fewer others.
-    """
-    import cupy
-    import torch
-
-    major, minor = torch.cuda.get_device_capability(device)
-    module = cupy.RawModule(
-        path=str(build("monokernel.cu", major * 10 + minor).path), enable_cooperative_groups=True
-    )
-    kernel = module.get_function("stream_only")
-    kernel.max_dynamic_shared_size_bytes = layout.shared_bytes
-    sms = torch.cuda.get_device_properties(device).multi_processor_count
-    tape = torch.empty((layout.blocks, layout.tape_bytes), dtype=torch.uint8, device=device)
-    schedule = torch.from_numpy(layout.schedule.astype(np.int32)).to(device)
-    profile = torch.zeros((layout.blocks, 16), dtype=torch.int64, device=device)
-    p = np.zeros(1, dtype=PARAMS)
-    p["tape"], p["schedule"], p["profile"] = tape.data_ptr(), schedule.data_ptr(), profile.data_ptr()
-    p["tape_stride"], p["layers"], p["n_pending"], p["want_head"] = layout.tape_bytes, layout.spec.n_layers, 1, 1
-    p["stage_bytes"], p["stages"], p["measure_ns"] = layout.stage_bytes, layout.stages, 4_000_000
-    p["off_misc"], p["off_schedule"] = layout.offsets["misc"], layout.offsets["schedule"]
-    for i, shape in enumerate(layout.shapes):
-        for field in ("tiles", "part_tiles", "parts", "per_stage", "warps"):
-            p["shape"][field][0, i] = getattr(shape, field)
-    cupy.cuda.runtime.memcpy(module.get_global("p").ptr, p.ctypes.data, PARAMS.itemsize, 1)
-    for _ in range(2):  # the first warms the clocks
-        kernel((layout.blocks,), (THREADS,), (), shared_mem=layout.shared_bytes)
-        torch.cuda.synchronize(device)
-    found = profile.cpu().numpy()
-    if set(found[:, 0].tolist()) - set(range(sms)) or len(set(found[:, 0].tolist())) != layout.blocks:
-        return []
-    speeds = np.full(sms, found[:, 1].mean())
-    speeds[found[:, 0]] = found[:, 1]
-    return [float(speed) for speed in speeds]
 
 
 def bias_rows(layout: Layout, tensors: Mapping[str, torch.Tensor]) -> torch.Tensor:

@@ -13,7 +13,7 @@ that have read least so far.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -53,8 +53,7 @@ class Layout:
     """The arrangement of one model on one card for one width. Everything the kernel needs but the numbers.
 
     lanes: streams kept apart, 1 where all are equal; group: blocks of one lane. schedule [blocks, 4N+1]:
-    first unit << 16 | units of each phase. heads, kv_heads, ffn are of one lane. roles: for each multiprocessor
-    the block it stands for, -1 none; empty where blocks may run anywhere.
+    first unit << 16 | units of each phase. heads, kv_heads, ffn are of one lane.
     """
 
     spec: ModelSpec
@@ -79,7 +78,6 @@ class Layout:
     max_head_rows: int
     offsets: Mapping[str, int]
     shared_bytes: int
-    roles: tuple[int, ...]
 
     @property
     def blocks(self) -> int:
@@ -112,20 +110,12 @@ def kind_of(phase: int, spec: ModelSpec) -> int:
 
 
 def plan(
-    spec: ModelSpec,
-    sms: int,
-    shared_limit: int,
-    *,
-    one_stream: bool,
-    width: int = 1,
-    stages: int = 0,
-    speeds: Sequence[float] = (),
+    spec: ModelSpec, sms: int, shared_limit: int, *, one_stream: bool, width: int = 1, stages: int = 0
 ) -> Layout:
     """Arrange a model on a card of `sms` multiprocessors with shared_limit bytes of shared memory a block.
 
     one_stream: all lanes' streams are equal, so that one is kept and all blocks are one group. stages limits
-    the depth of the ring (0: all that fits). speeds: of each multiprocessor, what it streams when all do; rows
-    are dealt in proportion, fast and slow ones to every lane alike. Raises ConfigError for a shape the kernel cannot run.
+    the depth of the ring (0: all that fits). Raises ConfigError for a shape the kernel cannot run.
     """
     lanes = 1 if one_stream else spec.lanes
     heads, kv_heads, ffn = spec.n_heads // lanes, spec.n_kv_heads // lanes, spec.ffn_dim // lanes
@@ -155,8 +145,7 @@ def plan(
     qkv_rows = (heads + 2 * kv_heads) * spec.head_dim
     rows = (qkv_rows, spec.dim, 2 * ffn, spec.dim, head_rows)
     units = [-(-r // ROWS) for r in rows]
-    roles, shares = _roles(speeds, lanes, group)
-    schedule = _schedule(spec, lanes, group, units, tiles, head_grid, shares)
+    schedule = _schedule(spec, lanes, group, units, tiles, head_grid)
     max_dim_rows = int((schedule[:, 1] & 0xFFFF).max()) * ROWS
     max_head_rows = int((schedule[:, -1] & 0xFFFF).max()) * ROWS
 
@@ -229,7 +218,6 @@ def plan(
         max_head_rows=max_head_rows,
         offsets=offsets,
         shared_bytes=at,
-        roles=roles,
     )
 
 
@@ -260,73 +248,34 @@ def _stage(room_tiles: int, tiles: list[int], weights: list[int]) -> int:
     return best[1]
 
 
-def _roles(
-    speeds: Sequence[float], lanes: int, group: int
-) -> tuple[tuple[int, ...], npt.NDArray[np.float64]]:
-    """Block of each multiprocessor, and each block's share of its lane's work [lanes, group].
-
-    The slowest multiprocessors too many stand for no block. The others are dealt to lanes forth and back from
-    fast to slow, so that lanes are as fast as each other.
-    """
-    if not len(speeds):
-        return (), np.full((lanes, group), 1.0 / group)
-    order = np.argsort(-np.asarray(speeds, dtype=np.float64), kind="stable")[: lanes * group]
-    roles = [-1] * len(speeds)
-    shares = np.zeros((lanes, group))
-    for place, sm in enumerate(order):
-        rank, lane = divmod(place, lanes)
-        lane = lane if rank % 2 == 0 else lanes - 1 - lane
-        roles[int(sm)] = lane * group + rank
-        shares[lane, rank] = speeds[int(sm)]
-    return tuple(roles), shares / shares.sum(1, keepdims=True)
-
-
 def _schedule(
-    spec: ModelSpec,
-    lanes: int,
-    group: int,
-    units: list[int],
-    tiles: list[int],
-    head_grid: bool,
-    shares: npt.NDArray[np.float64],
+    spec: ModelSpec, lanes: int, group: int, units: list[int], tiles: list[int], head_grid: bool
 ) -> npt.NDArray[np.uint32]:
     if max(units) > 0xFFFF:
         raise ConfigError(
             f"{spec.name or 'the model'}: a matrix has more than {0xFFFF * 8} rows in one group"
         )
-    body = []
-    read = np.zeros((lanes, group))  # tiles so far
-    for lane, share in enumerate(shares):
-        phases = []
-        rows = _deal(units[1], share * units[1], 0)  # the residual's rows stay where they are
-        for phase in range(4 * spec.n_layers):
-            kind = phase % 4
-            counts = rows
-            if kind in (0, 2):
-                wanted = share * (read[lane].sum() + units[kind] * tiles[kind]) - read[lane]
-                counts = _deal(units[kind], wanted / tiles[kind], 1 if kind == 2 else 0)
-            phases.append(_ranges(counts))
-            read[lane] += counts * tiles[kind]
-        body.append(np.stack(phases, 1))
-    if head_grid:
-        whole = (shares / lanes).ravel()
-        wanted = whole * (read.sum() + units[4] * tiles[4]) - read.ravel()
-        head = _ranges(_deal(units[4], wanted / tiles[4], 0))
-    else:
-        wanted = shares * (read.sum(1, keepdims=True) + units[4] * tiles[4]) - read
-        head = np.concatenate([_ranges(_deal(units[4], row / tiles[4], 0)) for row in wanted])
-    return np.concatenate([np.concatenate(body), head[:, None]], 1).astype(np.uint32)
+    read = np.zeros(group, dtype=np.int64)  # tiles so far
+    phases = []
+    spare = np.arange(group) < units[1] % group  # the residual's rows stay where they are
+    for phase in range(4 * spec.n_layers):
+        kind = phase % 4
+        extra = spare if kind in (1, 3) else _least(read, units[kind] % group)
+        phases.append(_ranges(units[kind] // group + extra))
+        read += (units[kind] // group + extra) * tiles[kind]
+    one = np.stack(phases, 1)
+    body = np.tile(one, (lanes, 1))
+    blocks = lanes * group if head_grid else group
+    extra = _least(np.tile(read, lanes)[:blocks], units[4] % blocks)
+    head = _ranges(units[4] // blocks + extra)
+    head = head if head_grid else np.tile(head, lanes)
+    return np.concatenate([body, head[:, None]], 1).astype(np.uint32)
 
 
-def _deal(units: int, wanted: npt.NDArray[np.float64], least: int) -> npt.NDArray[np.int64]:
-    """Whole numbers >= least with sum `units`, as near to `wanted` as can be."""
-    counts = np.maximum(np.floor(wanted), least).astype(np.int64)
-    while counts.sum() > units:
-        over = np.where(counts > least, counts - wanted, -np.inf)
-        counts[int(over.argmax())] -= 1
-    for _ in range(units - int(counts.sum())):
-        counts[int((wanted - counts).argmax())] += 1
-    return counts
+def _least(read: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.bool_]:
+    out = np.zeros(read.size, dtype=np.bool_)
+    out[np.argsort(read, kind="stable")[:count]] = True
+    return out
 
 
 def _ranges(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

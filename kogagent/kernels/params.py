@@ -58,8 +58,6 @@ _POINTERS = [
     "logits_out",
     "profile",
     "deadline_ns",
-    "roles",
-    "measure_ns",
 ]
 _INTS = [
     "blocks",

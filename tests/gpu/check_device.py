@@ -9,7 +9,6 @@ from kogagent.kernels.pack import plan
 from kogagent.kernels.monokernel import Monokernel, Segment, Reason
 
 R = dataclasses.replace
-BALANCE = "balance" in sys.argv
 TINY = ModelSpec(name="tiny", vocab_size=83, dim=32, n_layers=3, n_heads=4, n_kv_heads=2, head_dim=8, ffn_dim=48, context=40, windows=(0, 6, 0), bos_id=1, eos_ids=(2,))
 SMALL = ModelSpec(name="small", vocab_size=1003, dim=576, n_layers=3, n_heads=9, n_kv_heads=3, head_dim=64, ffn_dim=1536, context=256, windows=(0, 40, 0))
 LANES = ModelSpec(name="lanes", vocab_size=1000, dim=384, n_layers=5, n_heads=32, n_kv_heads=16, head_dim=96, ffn_dim=1536, context=256, lanes=8, delay=2, windows=(40, 40, 0, 0, 0))
@@ -29,11 +28,6 @@ def make(spec, tensors, width=1, **kw):
     steps, one = kernel_steps(spec)
     sms = torch.cuda.get_device_properties(0).multi_processor_count
     lay = plan(spec, sms, 232448, one_stream=one, width=width)
-    if BALANCE:
-        from kogagent.kernels.monokernel import measure_speeds
-        sp = measure_speeds(lay, torch.device("cuda")); a = np.array(sp)
-        if spec.n_layers > 10: print("speeds", len(sp), (a / a.mean()).round(3).tolist(), flush=True)
-        lay = plan(spec, sms, 232448, one_stream=one, width=width, speeds=sp)
     return Monokernel(lay, tensors, steps, **kw)
 
 def check(spec, count=24):
@@ -93,7 +87,7 @@ def speed(spec, contexts=(512,), n=200, profile=False, defines=()):
         print(f"{spec.name} ctx {c}: {rate:.1f} tok/s {1e6/rate:.1f} us, {rate*(spec.streamed_bytes()+spec.kv_bytes(c))/1e12:.3f} TB/s group {l.group} stage {l.stage_bytes}x{l.stages} splits {l.splits} (build {time.time()-t0:.1f}s)", flush=True)
         if profile:
             pr = k.profile() / len(out) / 1.755e3
-            names = {0: "gather_x", 5: "qkv", 12: "attend", 1: "combine", 6: "out", 2: "gather_x2", 7: "gate_up", 3: "gather_h", 8: "down", 4: "head_in", 9: "head", 10: "choose", 13: "ring_wait", 14: "land_epi", 15: "other_epi", 11: "q_wait"}
+            names = {0: "gather_x", 5: "qkv", 12: "attend", 1: "combine", 6: "out", 2: "gather_x2", 7: "gate_up", 3: "gather_h", 8: "down", 4: "head_in", 9: "head", 10: "choose", 13: "ring_wait", 14: "publish", 15: "read_qkv", 11: "q_wait"}
             print("  us/token min/mean/max: " + " ".join(f"{m} {pr[:, i].min():.0f}/{pr[:, i].mean():.0f}/{pr[:, i].max():.0f}" for i, m in names.items()), flush=True)
     del k, kv, w; torch.cuda.empty_cache()
 
@@ -116,6 +110,6 @@ if __name__ == "__main__":
         if "nowait" in what:
             speed(R(LANEFORMER_2B, head="vocab_parallel"), (512,), profile=True, defines=("KOGAGENT_NO_WAITS",))
         if "profile" in what:
-            for s in (R(LANEFORMER_2B, head="vocab_parallel"), LLAMA1B): speed(s, (512,), profile=True)
+            for s in (R(LANEFORMER_2B, head="vocab_parallel"),): speed(s, (512,), profile=True)
     except Exception as e:
         traceback.print_exc()

@@ -237,7 +237,7 @@ __device__ __forceinline__ void attend(const Place& me, char* scratch, const flo
                             v[u] = load_past_l1(from + values);
                         }
                     }
-                    if (!ready) read_qkv(me, s, rope, layer, rows, at0, window, kv_head, split, tag);
+                    if (!ready) TIMED(15, read_qkv(me, s, rope, layer, rows, at0, window, kv_head, split, tag));
                     ready = true;
                     if (__any_sync(~0u, fresh)) {  // keys that came with this step
 #pragma unroll
@@ -299,7 +299,7 @@ __device__ __forceinline__ void attend(const Place& me, char* scratch, const flo
                     if (plan.d == 0) s.stats[warp] = make_float2(m, l);
                 }
                 sync_consumers();
-                publish_split(me, s, plan.warps_log2, w, kv_head * rep + r0, min(together, rep - r0), split, tag);
+                TIMED(14, publish_split(me, s, plan.warps_log2, w, kv_head * rep + r0, min(together, rep - r0), split, tag));
                 sync_consumers();
             }
         }

@@ -18,8 +18,7 @@ __shared__ long long timed[16];  // cycles of thread 0
 #define TIMED(i, ...) __VA_ARGS__
 #endif
 
-__shared__ int block;  // which block of the layout this one is
-__shared__ int gone;   // a deadline was missed, here or in another block
+__shared__ int gone;  // a deadline was missed, here or in another block
 
 // A failed poll: true once the wait is hopeless. The clock is the helper warp's, so that a wait costs its loop
 // nothing but this test.
@@ -45,7 +44,7 @@ __device__ __forceinline__ bool over(Clock& c) {
     }
     if (now - c.since > p.deadline_ns && atomicExch(dead, 1u) == 0) {
         volatile u32* status = (volatile u32*)p.status;
-        status[2] = block;
+        status[2] = blockIdx.x;
         status[3] = c.seen;
         __threadfence_system();
         store_word_to_host((u64*)(status + 8), tagged(1, p.epoch));

@@ -76,12 +76,12 @@ template <int KIND>
 __device__ void reduce_over_blocks(HeadScratch& s, u32 mine, int parity, u32 tag) {
     const int tid = threadIdx.x, b = tid & 15;
     u64* words = (u64*)p.hist + (size_t)parity * p.blocks * 16;
-    if (tid < 16) store_word(words + block * 16 + tid, tagged(mine, tag));
+    if (tid < 16) store_word(words + blockIdx.x * 16 + tid, tagged(mine, tag));
     u32 count = 0;
     float mass = 0;
 #pragma unroll 1
-    for (int other = tid >> 4; other < p.blocks; other += 16) {
-        const u32 v = poll_word(words + other * 16 + b, tag);
+    for (int block = tid >> 4; block < p.blocks; block += 16) {
+        const u32 v = poll_word(words + block * 16 + b, tag);
         if (KIND == ADD_COUNTS) count += v;
         if (KIND == MAXIMUM) count = max(count, v);
         if (KIND == ADD_MASSES) mass += __uint_as_float(v);
@@ -296,7 +296,7 @@ __device__ __forceinline__ Choice choose(HeadScratch& s, float* logits, float* z
             add_mass(mass, s.top[i], s.sum[i]);
             flags |= s.flags[i];
         }
-        u64* to = (u64*)p.cand + ((size_t)parity * p.blocks + block) * 6;
+        u64* to = (u64*)p.cand + ((size_t)parity * p.blocks + blockIdx.x) * 6;
         store_word(to, tagged(__float_as_uint(best.z), tag));
         store_word(to + 1, tagged((u32)best.id, tag));
         store_word(to + 2, tagged(__float_as_uint(best.logit), tag));

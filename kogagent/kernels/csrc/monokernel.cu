@@ -73,7 +73,7 @@ __device__ __forceinline__ float pick(const float (&v)[W], int i) {
 template <int W>
 __device__ void help(Misc& misc, float* late, const u32* schedule) {
     const int lane = threadIdx.x & 31, modules = 2 * p.layers;
-    const Place me = {block / p.group, block % p.group};
+    const Place me = {(int)blockIdx.x / p.group, (int)blockIdx.x % p.group};
     const int dim_first = (int)(schedule[1] >> 16) * 8, dim_rows = (int)(schedule[1] & 0xffff) * 8;
     Clock clock = {&misc.quit, &misc.progress, -1, 0, 0};
     int fed = 0, at0 = p.position, used = 0;
@@ -82,7 +82,7 @@ __device__ void help(Misc& misc, float* late, const u32* schedule) {
         const int rows = W == 1 ? 1 : fed < p.n_pending ? min(W, p.n_pending - fed) : 1;
         if (fed < p.n_pending) fed += rows;
         const u32 tag0 = p.tag_base + pass * (modules + 64);
-        if (block == 0 && lane == 0 && load_from_host((const u32*)p.abort_word) == p.epoch) *(volatile u32*)&misc.aborted = ABORTED;
+        if (blockIdx.x == 0 && lane == 0 && load_from_host((const u32*)p.abort_word) == p.epoch) *(volatile u32*)&misc.aborted = ABORTED;
 #pragma unroll 1
         for (int module = 0; module <= modules; module++) {
             // not sooner than the consumers run the module before it: L2 holds a few layers' keys, not all
@@ -148,7 +148,7 @@ __device__ __forceinline__ float head_input(const Place& me, char* x, const floa
 #pragma unroll 1
     for (int i = threadIdx.x; i < dim_rows; i += THREADS)
         store_word((u64*)p.f1 + (size_t)me.lane * p.dim + dim_first + i, tagged(__float_as_uint(rows[i] * factor), tag));
-    const int low = (int)((long long)block * (p.dim / 2) / p.blocks), high = (int)((long long)(block + 1) * (p.dim / 2) / p.blocks);
+    const int low = (int)((long long)blockIdx.x * (p.dim / 2) / p.blocks), high = (int)((long long)(blockIdx.x + 1) * (p.dim / 2) / p.blocks);
 #pragma unroll 1
     for (int i = low + threadIdx.x; i < high; i += THREADS) {
         float a = 0, b = 0;
@@ -190,7 +190,7 @@ __device__ __forceinline__ void read_embedding(char* x, float* stream, float2* r
 template <int W>
 __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
     const int tid = threadIdx.x;
-    const int lane0 = block / p.group;
+    const int lane0 = (int)blockIdx.x / p.group;
     const u32* schedule = (const u32*)(sm + p.off_schedule);
     const int modules = 2 * p.layers;
     const int dim_first = (int)(schedule[1] >> 16) * 8, dim_rows = (int)(schedule[1] & 0xffff) * 8;
@@ -218,7 +218,7 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
         Step step;
 #pragma unroll 1
         for (int phase = 0; phase < 4 * p.layers + (heads ? 1 : 0); phase++) {
-            const Place me = {as_new(lane0), as_new(block - lane0 * p.group)};
+            const Place me = {as_new(lane0), as_new((int)blockIdx.x - lane0 * p.group)};
             char* const base = sm + as_new(0);
             char* const x = base + p.off_x;
             float* const red = (float*)(base + p.off_red);
@@ -274,9 +274,6 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
                     if (give_up(spins)) break;
             }
             multiply<W>(cursor, kind, units, x, red, [&](int u0, int n, const float* partial) {
-#ifdef KOGAGENT_PROFILE
-                const long long before = clock64();
-#endif
                 if (kind == 0) {  // q, k and v to the blocks that attend
                     const float* bias = p.bias ? (const float*)p.bias + (size_t)(layer * p.lanes + me.lane) * p.qkv_rows : nullptr;
 #pragma unroll 1
@@ -340,9 +337,6 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
                         store_word(to, tagged(pack_halves(x0 * k, x1 * k), tag));
                     }
                 }
-#ifdef KOGAGENT_PROFILE
-                if (tid == 0) timed[kind & 1 ? 14 : 15] += clock64() - before;
-#endif
             });
             if (lands) {
                 __syncwarp();
@@ -356,7 +350,7 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
         if (!heads) {
             if (any_consumer(*(volatile int*)&gone)) break;
             if (fed < p.n_pending) continue;
-            if (block == 0 && tid == 0) emit_token(0, 0, 0.0f, FED);
+            if (blockIdx.x == 0 && tid == 0) emit_token(0, 0, 0.0f, FED);
             break;
         }
         sync_consumers();
@@ -364,7 +358,7 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
         const int first_id = (p.head_grid ? 0 : lane0 * p.head_rows) + head_first;
         const int head_rows = max(0, min(head_units * 8, p.head_rows - head_first));
         const Choice c = choose(*(HeadScratch*)(sm + p.off_attn), (float*)(sm + p.off_logits), (float*)(sm + p.off_z), first_id, head_rows, at0, sampled & 1,
-                                block == 0 ? *(volatile u32*)&misc.aborted : 0u, tag0 + modules);
+                                blockIdx.x == 0 ? *(volatile u32*)&misc.aborted : 0u, tag0 + modules);
         MARK(10);
         // ── the end of the segment is decided alike in every block ──
         u32 reason = RUNNING;
@@ -384,14 +378,14 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
             if (tid == 0 && row >= 0 && row < head_rows) ((u8*)p.seen)[c.id] = 1;
         }
         if (any_consumer(*(volatile int*)&gone)) break;
-        if (block == 0 && tid == 0) emit_token(sampled, c.id, c.logprob, reason);
+        if (blockIdx.x == 0 && tid == 0) emit_token(sampled, c.id, c.logprob, reason);
         if (reason != RUNNING) break;
         token = c.id;
         sampled++;
     }
 #ifdef KOGAGENT_PROFILE
     if (tid == 0 && p.profile)
-        for (int i = 0; i < 16; i++) ((u64*)p.profile)[block * 16 + i] = cycles[i] + timed[i];
+        for (int i = 0; i < 16; i++) ((u64*)p.profile)[blockIdx.x * 16 + i] = cycles[i] + timed[i];
 #endif
 }
 
@@ -399,7 +393,7 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
 template <int W>
 __device__ void produce(Ring ring, const u32* schedule, volatile int* quit) {
     const int lane = threadIdx.x & 31;
-    const char* tape = (const char*)p.tape + p.tape_stride * block;
+    const char* tape = (const char*)p.tape + p.tape_stride * blockIdx.x;
     u64 policy = 0;
 #if __CUDA_ARCH__ >= 900
     policy = evict_first_policy();
@@ -418,28 +412,18 @@ __device__ void produce(Ring ring, const u32* schedule, volatile int* quit) {
     ring_settle(ring);
 }
 
-// Takes and gives back every stage and does nothing else: what the memory allows. Max_tokens passes, or as many
-// stages as measure_ns leaves time for; the profile gets this multiprocessor and its stages.
+// Takes and gives back every stage and does nothing else: what the memory allows. Max_tokens passes.
 __device__ void drain(Ring ring, const u32* schedule) {
-    const u64 start = nanoseconds();
-    long long count = 0;
-    bool going = true;
-    for (int pass = 0; going && (p.measure_ns || pass < p.max_tokens); pass++)
-        for (int phase = 0; phase <= 4 * p.layers && going; phase++) {
+    for (int pass = 0; pass < p.max_tokens; pass++)
+        for (int phase = 0; phase <= 4 * p.layers; phase++) {
             const Shape& sh = p.shape[phase == 4 * p.layers ? 4 : phase & 3];
             const int units = (int)(schedule[phase] & 0xffff);
             const int stages = sh.parts > 1 ? units * sh.parts : (units + sh.per_stage - 1) / sh.per_stage;
-            for (int i = 0; i < stages && going; i++) {
+            for (int i = 0; i < stages; i++) {
                 ring_take(ring);
                 ring_release(ring, threadIdx.x & 31);
-                count++;
-                if (p.measure_ns) going = !any_consumer(nanoseconds() - start > p.measure_ns);
             }
         }
-    if (threadIdx.x == 0 && p.profile) {
-        ((u64*)p.profile)[block * 16] = multiprocessor();
-        ((u64*)p.profile)[block * 16 + 1] = count;
-    }
 }
 
 // W 0: the stream alone.
@@ -449,9 +433,6 @@ __device__ void decode(char* sm) {
     Ring ring = {sm, misc.full, misc.empty, p.stage_bytes, p.stages, 0, 0, 0};
     u32* schedule = (u32*)(sm + p.off_schedule);
     const int phases = 4 * p.layers + 1;
-    if (threadIdx.x == 0) block = p.roles ? ((const int*)p.roles)[multiprocessor()] : (int)blockIdx.x;
-    __syncthreads();
-    if (block < 0) return;  // a multiprocessor too many
     if (threadIdx.x == 0) {
         misc.quit = gone = 0;
         misc.aborted = 0;
@@ -464,7 +445,7 @@ __device__ void decode(char* sm) {
         ring_init(ring);
     }
 #pragma unroll 1
-    for (int i = threadIdx.x; i < phases; i += blockDim.x) schedule[i] = ((const u32*)p.schedule)[block * phases + i];
+    for (int i = threadIdx.x; i < phases; i += blockDim.x) schedule[i] = ((const u32*)p.schedule)[blockIdx.x * phases + i];
     __syncthreads();
     const int warp = threadIdx.x >> 5;
     if (warp < WARPS) {

@@ -65,8 +65,6 @@ struct Params {
     u64 logits_out;  // f32 [V] or 0: the last row's logits, for tests and scoring
     u64 profile;     // u64 [blocks][16] or 0
     u64 deadline_ns;
-    u64 roles;       // int [multiprocessors]: block a multiprocessor stands for, -1 none; 0: block indices as they are
-    u64 measure_ns;  // stream_only: how long to stream, 0 for max_tokens passes
     // shapes
     int blocks, group, lanes, layers, dim, heads, kv_heads, head_dim, ffn, vocab;
     int splits, split_log2, direct_combine, head_mode;  // head_mode 0 by lane or one lane, 1 replicate, 2 sum

@@ -87,12 +87,6 @@ __device__ __forceinline__ u64 nanoseconds() {
     return t;
 }
 
-__device__ __forceinline__ u32 multiprocessor() {
-    u32 id;
-    asm volatile("mov.u32 %0, %%smid;" : "=r"(id));
-    return id;
-}
-
 // ── arithmetic ──
 // Bits of two halves; lo lies at the lower address.
 __device__ __forceinline__ u32 pack_halves(float lo, float hi) {

@@ -1,0 +1,96 @@
+"""Every kernel compiled for every kind of card it may meet, without one: registers, spills, structs."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from pathlib import Path
+
+import pytest
+
+from kogagent.errors import ConfigError, DeviceError, InputError
+from kogagent.kernels import build as builder
+from kogagent.kernels.build import build
+from kogagent.kernels.pack import plan
+from kogagent.spec import LANEFORMER_2B
+from kogagent.testing.backends import TINY
+
+# Registers at entry; the warps that compute take 216 by themselves. Stack is the helper warp's alone.
+REGISTERS = 168
+STACK = 104
+KERNELS = {"decode_1", "decode_4", "decode_8", "stream_only"}
+
+
+@pytest.mark.parametrize("capability", [80, 90, 100])
+def test_every_kernel_compiles_within_its_registers_and_stack(capability: int, tmp_path: Path) -> None:
+    found = build("monokernel.cu", capability, cache=tmp_path).resources()
+    assert set(found) == KERNELS
+    for name, resources in found.items():
+        assert resources.registers <= REGISTERS, f"{name}: {resources}"
+        assert resources.shared <= 256, f"{name}: {resources}"
+        if capability != 80:  # there all warps share registers evenly, and some variables spill
+            assert resources.stack <= STACK, f"{name}: {resources}"
+
+
+def test_a_field_that_moves_on_one_side_alone_does_not_build(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moved = tmp_path / "csrc"
+    shutil.copytree(builder.SOURCE, moved)
+    header = moved / "params.cuh"
+    text = header.read_text(encoding="utf-8")
+    assert "int top_k, width;" in text
+    header.write_text(text.replace("int top_k, width;", "int width, top_k;"), encoding="utf-8")
+    monkeypatch.setattr(builder, "SOURCE", moved)
+    with pytest.raises(DeviceError, match="offset of Params.top_k"):
+        build("monokernel.cu", 90, cache=tmp_path)
+
+
+def test_a_build_is_found_again_and_any_header_change_is_another_build(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / "csrc"
+    source.mkdir()
+    (source / "one.cu").write_text('#include "value.cuh"\nextern "C" __global__ void k(int* x) { *x = VALUE; }\n')
+    (source / "value.cuh").write_text("#define VALUE 1\n")
+    monkeypatch.setattr(builder, "SOURCE", source)
+    monkeypatch.setattr(builder, "proof", lambda: "")
+    first = build("one.cu", 90, cache=tmp_path)
+    assert build("one.cu", 90, cache=tmp_path) == first
+    (source / "value.cuh").write_text("#define VALUE 2\n")
+    assert build("one.cu", 90, cache=tmp_path).path != first.path
+
+
+def test_a_card_that_is_too_old_and_source_that_is_wrong_are_errors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(InputError, match=r"7\.5 is too old"):
+        build("monokernel.cu", 75, cache=tmp_path)
+    (tmp_path / "bad.cu").write_text("this is no program\n")
+    monkeypatch.setattr(builder, "SOURCE", tmp_path)
+    with pytest.raises(DeviceError, match=r"bad\.cu does not compile"):
+        build("bad.cu", 90, cache=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"dim": 36}, "dim=36"),
+        ({"head_dim": 12}, "head_dim=12"),
+        ({"head_dim": 264}, "at most 256"),
+        ({"ffn_dim": 50}, "ffn_dim"),
+        ({"vocab_size": 1 << 20}, "vocab_size"),
+    ],
+)
+def test_a_shape_the_kernel_cannot_run_is_refused_by_name(change: dict[str, int], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        plan(dataclasses.replace(TINY, **change), 132, 232448, one_stream=True)
+
+
+def test_bytes_are_balanced_and_shared_memory_is_kept_to_its_limit() -> None:
+    for width in (1, 4, 8):
+        layout = plan(LANEFORMER_2B, 132, 232448, one_stream=False, width=width)
+        assert layout.shared_bytes + 256 <= 232448
+        assert (layout.lanes, layout.group) == (8, 16)
+        streamed = LANEFORMER_2B.streamed_bytes()
+        assert layout.tape_bytes * layout.blocks < streamed * 1.005
