@@ -18,7 +18,7 @@ from typing import Annotated, Any, get_args, get_origin
 
 import docstring_parser
 import typing_extensions
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 from pydantic.fields import FieldInfo
 from pydantic_core import from_json
@@ -146,6 +146,36 @@ def of_type(annotation: Any, *, name: str) -> tuple[TypeAdapter[Any], Mapping[st
     """The validator and schema of an output type, a JSON value of any type. Raises SchemaError."""
     adapter = _adapter(_known_types(annotation), name, "the output type", {})
     return adapter, subset(_raw_schema(adapter, name, "the output type"), name, "the output type")
+
+
+def of_json_schema(
+    parameters: Mapping[str, JSONValue], *, tool: str, description: str, place: str
+) -> Signature:
+    """The signature of a tool that a JSON Schema describes. Raises SchemaError for what is no schema."""
+    import jsonschema
+    from referencing import Registry
+
+    kind = jsonschema.validators.validator_for(parameters, default=jsonschema.Draft202012Validator)
+    try:
+        kind.check_schema(dict(parameters))
+    except jsonschema.SchemaError as error:
+        path = "".join(f"/{part}" for part in error.absolute_path)
+        raise SchemaError(
+            f"tool {tool!r} ({place}) has an invalid schema at {path or '/'}: {error.message}",
+            tool=tool,
+            path=path,
+        ) from error
+    validator = kind(parameters, registry=Registry())  # an empty one: nothing is fetched
+
+    def check(values: dict[str, Any]) -> dict[str, Any]:
+        error = jsonschema.exceptions.best_match(validator.iter_errors(values))
+        if error is not None:
+            where = ".".join(str(part) for part in error.absolute_path)
+            raise ValueError(f"{where}: {error.message}" if where else error.message)
+        return values
+
+    adapter = TypeAdapter(Annotated[dict[str, Any], AfterValidator(check)])
+    return Signature(description, parameters, "", (), adapter, None)
 
 
 def _extra(schema: Mapping[str, JSONValue]) -> typing.Literal["forbid"] | None:

@@ -6,12 +6,12 @@ import functools
 import inspect
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from kogagent.errors import InputError, SchemaError
 from kogagent.tools import schema
-from kogagent.types import ToolSpec
+from kogagent.types import JSONValue, ToolSpec
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -72,6 +72,39 @@ class Tool(Generic[P, R]):
             description = self.signature.description
         self.spec = ToolSpec(name, description, self.signature.parameters)
         self.__doc__ = inspect.getdoc(inner)
+
+    @classmethod
+    def of_schema(
+        cls,
+        function: Callable[..., Any],
+        *,
+        name: str,
+        description: str,
+        parameters: Mapping[str, JSONValue],
+        place: str,
+        timeout: float | None = None,
+        max_result_chars: int | None = None,
+        needs_approval: bool = False,
+    ) -> Tool[..., Any]:
+        """A tool that a JSON Schema describes in place of a signature: one that another program offers.
+
+        function(**arguments) is called with JSON values that the schema allows. place says in messages where
+        it comes from. Raises SchemaError for the name and for what is no schema.
+        """
+        if not _NAME.fullmatch(name):
+            raise SchemaError(
+                f"{name!r} ({place}) cannot be a tool's name: 1 to 64 letters, digits, '_' or '-', not "
+                "starting with a digit.",
+                tool=name,
+            )
+        made: Tool[..., Any] = object.__new__(cls)
+        made.function, made._bound, made.place = function, True, place
+        made.timeout, made.max_result_chars = timeout, max_result_chars
+        made.needs_approval = needs_approval
+        made.signature = schema.of_json_schema(parameters, tool=name, description=description, place=place)
+        made.spec = ToolSpec(name, description, parameters)
+        made.__doc__ = description
+        return made
 
     @property
     def name(self) -> str:
