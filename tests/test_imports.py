@@ -23,6 +23,8 @@ ALLOWED: dict[str, set[str]] = {
     "kernels": {"spec", "errors"},
     "engine": {"spec", "errors", "types.FinishReason"},
     "local": {"engine", "chat", "tokenizer", "loop.protocols", "types", "errors", "spec"},
+    # What MCP brings in is a tool like any other; the grammar itself says which schemas it can enforce.
+    "mcp": {"tools", "types", "errors", "spec", "engine.grammar"},
     # An endpoint uses the engine as anybody does; of what is below it names sampling parameters alone.
     "serve": {"local", "chat", "loop.protocols", "engine.sampling", "types", "errors"},
 }

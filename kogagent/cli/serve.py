@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     app.command("serve")(serve)
+    app.command("mcp-serve")(mcp_serve)
 
 
 def serve(
@@ -39,7 +40,8 @@ def serve(
     from kogagent.cli.live import report
 
     try:
-        _need("uvicorn", "starlette")
+        for package in ("starlette", "uvicorn"):
+            _need("kogagent serve", package, "server")
         with _listener(host, port) as listener, loading.load_engine(model, device, dtype) as engine:
             _serve(engine, listener, name or Path(model).stem, temperature, max_running)
     except InputError as error:
@@ -48,6 +50,31 @@ def serve(
     except KogagentError as error:
         report(error)
         raise typer.Exit(FAILED) from None
+
+
+def mcp_serve(
+    tools: Annotated[list[str], typer.Argument(help="module:function, module:object or module.")],
+    name: Annotated[str, typer.Option(help="What the server is called.")] = "kogagent",
+) -> None:
+    """Offer tools to an MCP client over standard input and output, until it closes them."""
+    from contextlib import redirect_stdout
+
+    from kogagent.cli import loading
+    from kogagent.cli.commands import BAD_INPUT
+    from kogagent.cli.live import report
+
+    try:
+        _need("kogagent mcp-serve", "mcp", "mcp")
+        from kogagent.mcp.offer import serve_stdio, server
+
+        with redirect_stdout(sys.stderr):  # what a module prints when it is imported is no protocol
+            found = loading.load_tools(tools)
+        serve_stdio(server(found, name=name))
+    except InputError as error:
+        report(error)
+        raise typer.Exit(BAD_INPUT) from None
+    except KeyboardInterrupt:
+        return
 
 
 def _serve(engine: Engine, listener: socket.socket, name: str, temperature: float, max_running: int) -> None:
@@ -79,9 +106,8 @@ def _listener(host: str, port: int) -> socket.socket:
         ) from error
 
 
-def _need(*packages: str) -> None:
+def _need(command: str, package: str, extra: str) -> None:
     from importlib.util import find_spec
 
-    for package in packages:
-        if find_spec(package) is None:
-            raise MissingExtraError("kogagent serve", package, "server")
+    if find_spec(package) is None:
+        raise MissingExtraError(command, package, extra)
