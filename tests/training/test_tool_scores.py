@@ -1,0 +1,110 @@
+"""The scorer of tool calls: what counts as right, how foreign schemas are read, what is held out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jsonschema
+import pytest
+
+from benchmarks.tool_calls import (
+    Question,
+    arguments_match,
+    ask,
+    held_out,
+    json_schema,
+    judge,
+    plain_name,
+    same,
+)
+from kogagent import Engine
+from kogagent.types import ToolSpec, UserMessage
+from training.kinds import held_out as of_test_split
+
+WEATHER = ToolSpec("weather", "", {"type": "object", "properties": {"city": {"type": "string"}}})
+
+
+def _question(*accepted: tuple[str, dict[str, list[Any]]]) -> Question:
+    return Question("q", (UserMessage("?"),), (WEATHER,), accepted)
+
+
+def test_calls_match_in_any_order_and_neither_more_nor_fewer() -> None:
+    question = _question(("weather", {"city": ["Oslo"]}), ("weather", {"city": ["Rome"]}))
+    rome, oslo = ("weather", {"city": "Rome"}), ("weather", {"city": "Oslo"})
+    assert judge(question, [rome, oslo]) == (True, True)
+    assert judge(question, [rome]) == (False, False)
+    assert judge(question, [rome, rome]) == (True, False)
+    assert judge(question, [rome, oslo, oslo]) == (False, False)
+    assert judge(question, [rome, ("weather", None)]) == (True, False)
+
+
+def test_where_no_call_is_right_any_call_is_wrong() -> None:
+    assert judge(_question(), []) == (True, True)
+    assert judge(_question(), [("weather", {"city": "Oslo"})]) == (False, False)
+
+
+def test_an_argument_may_be_left_out_only_where_the_answer_says_so() -> None:
+    accepted = {"city": ["Oslo"], "unit": ["celsius", ""]}
+    assert arguments_match({"city": "Oslo"}, accepted)
+    assert arguments_match({"city": "Oslo", "unit": "celsius"}, accepted)
+    assert not arguments_match({"city": "Oslo", "unit": "kelvin"}, accepted)
+    assert not arguments_match({"unit": "celsius"}, accepted)
+    assert not arguments_match({"city": "Oslo", "day": 1}, accepted)
+
+
+@pytest.mark.parametrize(
+    ("given", "accepted", "equal"),
+    [
+        (3, 3.0, True),
+        (3, 4, False),
+        (True, 1, False),
+        ("New York, NY", "new york NY", True),
+        ("Oslo", "Rome", False),
+        ([1, 2], [1, 2], True),
+        ([1, 2], [2, 1], False),
+        ({"a": 1}, {"a": [1, 2]}, True),
+        ({"a": 3}, {"a": [1, 2]}, False),
+        (None, "x", False),
+    ],
+    ids=str,
+)
+def test_values_are_equal_up_to_how_they_are_written(given: Any, accepted: Any, equal: bool) -> None:
+    assert same(given, accepted) is equal
+
+
+def test_python_types_become_json_schema() -> None:
+    schema = json_schema(
+        {
+            "type": "dict",
+            "properties": {
+                "x": {"type": "float", "description": "d"},
+                "y": {"type": "tuple", "items": {"type": "integer"}},
+                "z": {"type": "any"},
+            },
+            "required": ["x", "gone"],
+        }
+    )
+    jsonschema.Draft202012Validator.check_schema(schema)
+    assert schema["properties"]["x"] == {"type": "number", "description": "d"}
+    assert schema["properties"]["y"] == {"type": "array", "items": {"type": "integer"}}
+    assert schema["required"] == ["x"]
+    assert plain_name("math.gcd x") == "math_gcd_x"
+
+
+def test_held_out_requests_are_valid_and_wholly_of_the_test_split() -> None:
+    questions = list(held_out())
+    assert len(questions) >= 200
+    assert 0.1 < sum(not q.accepted for q in questions) / len(questions) < 0.4
+    for q in questions:
+        schemas = {t.name: t.parameters for t in q.tools}
+        for tool in q.tools:
+            assert all(of_test_split(n) for n in (tool.name, *tool.parameters["properties"]))
+        for name, accepted in q.accepted:
+            jsonschema.validate({k: v[0] for k, v in accepted.items()}, dict(schemas[name]))
+
+
+async def test_the_shipped_model_answers_a_question_in_the_engine() -> None:
+    with Engine.load("laneformer-nano", device="cpu") as engine:
+        question = _question(("weather", {"city": ["Oslo"]}))
+        score = await ask(engine, question, grammar=True, max_tokens=60)
+    assert not score.error and score.calls >= 1  # "required": whatever the weights, at least one call
