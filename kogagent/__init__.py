@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         ToolError,
         ToolFailed,
     )
-    from kogagent.local import Engine
+    from kogagent.local import Choices, Ebnf, Engine, Regex
     from kogagent.loop.agent import Agent
     from kogagent.loop.hooks import Hooks
     from kogagent.loop.limits import Limits
@@ -62,7 +62,7 @@ _NAMES_OF = {
     "engine.sampling": "SamplingParams",
     "errors": "ConfigError ContextError DeviceError EngineClosedError InputError KogagentError "
     "MissingExtraError ModelError Retry SchemaError ToolError ToolFailed",
-    "local": "Engine",
+    "local": "Choices Ebnf Engine Regex",
     "loop.agent": "Agent",
     "loop.hooks": "Hooks",
     "loop.limits": "Limits",
@@ -86,9 +86,11 @@ __all__ = [
     "CallDelta",
     "CallReady",
     "CallStarted",
+    "Choices",
     "ConfigError",
     "ContextError",
     "DeviceError",
+    "Ebnf",
     "Engine",
     "EngineClosedError",
     "Hooks",
@@ -100,6 +102,7 @@ __all__ = [
     "ModelError",
     "ModelEvent",
     "PlanDelta",
+    "Regex",
     "Retry",
     "RunContext",
     "RunFinished",

@@ -2,7 +2,17 @@
 
 from kogagent.local.engine import Engine
 from kogagent.local.model import LocalModel, ModelTurn
-from kogagent.local.stream import Choices, Regex, TextSession, TokenStream
+from kogagent.local.stream import Choices, Ebnf, Regex, TextSession, TokenStream
 from kogagent.local.tokens import Token
 
-__all__ = ["Choices", "Engine", "LocalModel", "ModelTurn", "Regex", "TextSession", "Token", "TokenStream"]
+__all__ = [
+    "Choices",
+    "Ebnf",
+    "Engine",
+    "LocalModel",
+    "ModelTurn",
+    "Regex",
+    "TextSession",
+    "Token",
+    "TokenStream",
+]

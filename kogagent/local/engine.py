@@ -91,7 +91,7 @@ class Engine:
         """Generate. A string is continued as it is; messages go through the model's chat template.
 
         sampling: greedy by default. stop: strings that end the text, cut off exactly. grammar: a JSON Schema,
-        Regex, Choices, or a compiled grammar the text must follow. max_tokens: None for all that fit.
+        Regex, Choices, Ebnf, or a compiled grammar the text must follow. max_tokens: None for all that fit.
         Everything is checked here: InputError, SchemaError, or ContextError with both numbers.
         """
         if isinstance(prompt, str):

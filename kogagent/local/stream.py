@@ -34,15 +34,24 @@ class Choices:
     texts: Sequence[str]
 
 
-Grammar: TypeAlias = Mapping[str, Any] | Regex | Choices | TokenGrammar
-"""What `grammar=` takes: a JSON Schema, a Regex, Choices, or a grammar compiled for the vocabulary."""
+@dataclass(frozen=True, slots=True)
+class Ebnf:
+    """A grammar: rules as docs/grammar.md writes them. depth: how deep they may nest inside themselves."""
+
+    text: str
+    start: str = "start"
+    depth: int = 16
+
+
+Grammar: TypeAlias = Mapping[str, Any] | Regex | Choices | Ebnf | TokenGrammar
+"""What `grammar=` takes: a JSON Schema, a Regex, Choices, Ebnf, or a grammar compiled for the vocabulary."""
 
 
 def compiled(grammar: Grammar | None, vocabulary: Vocabulary) -> TokenGrammar | None:
     """Compile what `grammar=` was given. Raises SchemaError or InputError naming what is refused."""
     if grammar is None:
         return None
-    from kogagent.engine.grammar import compile_choices, compile_regex, compile_schema
+    from kogagent.engine.grammar import compile_choices, compile_ebnf, compile_regex, compile_schema
 
     if isinstance(grammar, Mapping):
         return compile_schema(grammar, vocabulary)
@@ -50,9 +59,12 @@ def compiled(grammar: Grammar | None, vocabulary: Vocabulary) -> TokenGrammar | 
         return compile_regex(grammar.pattern, vocabulary, max_length=grammar.max_length)
     if isinstance(grammar, Choices):
         return compile_choices(grammar.texts, vocabulary)
+    if isinstance(grammar, Ebnf):
+        return compile_ebnf(grammar.text, vocabulary, start=grammar.start, depth=grammar.depth)
     if not callable(getattr(grammar, "start", None)):
         raise InputError(
-            f"grammar={grammar!r}: must be a JSON Schema, Regex(...), Choices(...) or a compiled grammar"
+            f"grammar={grammar!r}: must be a JSON Schema, Regex(...), Choices(...), Ebnf(...) or a compiled "
+            "grammar"
         )
     return grammar
 

@@ -1,4 +1,4 @@
-"""Fuzzes the grammar compiler: random and mutated schemas, patterns, turns and texts. Test support only.
+"""Fuzzes the grammar compiler: random schemas, patterns, rules, turns and texts. Test support only.
 
     python -m tests.fuzz.grammar --seconds 600 [--seed N]
 
@@ -18,6 +18,7 @@ import signal
 import sys
 import time
 import traceback
+import warnings
 from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
@@ -28,12 +29,21 @@ import jsonschema
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "grammar"))
 
+from grammar_rules import random_grammar, recognises, short_walk
 from grammar_schemas import random_schema
 from grammar_vocabularies import byte_vocabulary
 
 from kogagent.chat import TurnParser
-from kogagent.engine.grammar import Bounds, Grammar, compile_regex, compile_schema, compile_turn
+from kogagent.engine.grammar import (
+    Bounds,
+    Grammar,
+    compile_ebnf,
+    compile_regex,
+    compile_schema,
+    compile_turn,
+)
 from kogagent.engine.grammar.automaton import END, FINISHED, SPECIAL, Automaton
+from kogagent.engine.grammar.ebnf import read_ebnf
 from kogagent.engine.grammar.formats import FORMATS
 from kogagent.engine.grammar.keywords import KEYWORDS
 from kogagent.engine.grammar.tables import begin, make_tables, step
@@ -340,7 +350,8 @@ def _judged(judge: Callable[[str], None], text: bytes) -> None:
 def fuzz_regex(pattern: str, rng: random.Random) -> None:
     grammar = compile_regex(pattern, PLAIN, max_length=rng.choice([1, 5, 200]))
     try:
-        peer = re.compile(pattern, re.ASCII)
+        with warnings.catch_warnings(action="ignore"):
+            peer = re.compile(pattern, re.ASCII)
     except (re.error, OverflowError):
         peer = None
     symbols = walk(grammar.automaton, rng, rng.choice([0, 20]))
@@ -398,6 +409,34 @@ def _ids(symbols: list[int], vocabulary: Vocabulary) -> list[int]:
     return [s if s < END else vocabulary.end_ids[0] if s == END else s - SPECIAL for s in symbols]
 
 
+def fuzz_ebnf(source: str, rng: random.Random) -> None:
+    grammar = compile_ebnf(source, PLAIN, depth=rng.choice([0, 1, 3]))
+    rules = read_ebnf(source)
+    for _ in range(4):
+        text = short_walk(grammar.automaton, rng)
+        if text is None:
+            continue
+        if not recognises(rules, text):
+            raise Finding(f"accepted {text!r}, which the rules do not have")
+        if not accepts(grammar, text.encode()):
+            raise Finding(f"the matcher refuses the walk {text!r}")
+        other = disturbed(text.encode(), rng)
+        if accepts(grammar, other) and not recognises(rules, other.decode()):
+            raise Finding(f"accepted {other!r}, which the rules do not have")
+
+
+def scribbled(text: str, rng: random.Random) -> str:
+    """A text of rules with a few characters changed."""
+    out = list(text)
+    for _ in range(rng.randint(0, 3)):
+        at = rng.randrange(len(out) + 1)
+        if rng.random() < 0.5:
+            out[at:at] = rng.choice([*'"/[]()|:*+?{}\\#', "\n", "start", "one:", "{2,}", "é", "\ud800", " "])
+        else:
+            del out[at : at + 1]
+    return "".join(out)
+
+
 # ── the run ──
 
 
@@ -424,10 +463,13 @@ class Fuzzer:
     def one(self) -> None:
         rng = self.rng
         which = rng.random()
-        if which < 0.65:
+        if which < 0.6:
             schema = self.schema()
             self._try("schema", schema, lambda: fuzz_schema(schema, rng))
-        elif which < 0.8:
+        elif which < 0.75:
+            rules = scribbled(random_grammar(rng), rng)
+            self._try("ebnf", rules, lambda: fuzz_ebnf(rules, rng))
+        elif which < 0.85:
             pattern = "".join(rng.choice(PATTERNS) for _ in range(rng.randint(1, 6)))
             self._try("regex", pattern, lambda: fuzz_regex(pattern, rng))
         else:

@@ -4,7 +4,13 @@ Compiled on the host to a byte automaton with counters and a bounded stack (auto
 vocabulary (walker.py) for masks and forced runs (matcher.py). docs/grammar.md says what is enforced.
 """
 
-from kogagent.engine.grammar.compile import compile_choices, compile_regex, compile_schema, compile_turn
+from kogagent.engine.grammar.compile import (
+    compile_choices,
+    compile_ebnf,
+    compile_regex,
+    compile_schema,
+    compile_turn,
+)
 from kogagent.engine.grammar.matcher import Grammar, Matcher
 from kogagent.engine.grammar.shapes import Bounds
 
@@ -13,6 +19,7 @@ __all__ = [
     "Grammar",
     "Matcher",
     "compile_choices",
+    "compile_ebnf",
     "compile_regex",
     "compile_schema",
     "compile_turn",

@@ -1,4 +1,4 @@
-"""The compilers: tools, a schema, a regular expression or choices to a grammar over one vocabulary, cached.
+"""The compilers: tools, a schema, an expression, rules or choices to a grammar over one vocabulary, cached.
 
 Knows how the parts fit; no automaton details. Everything bad is refused here, before any token.
 """
@@ -22,8 +22,10 @@ from kogagent.engine.grammar.automaton import (
     Conflict,
     TooLarge,
 )
+from kogagent.engine.grammar.ebnf import read_ebnf
 from kogagent.engine.grammar.library import library
 from kogagent.engine.grammar.matcher import Grammar
+from kogagent.engine.grammar.procedures import Procedures, check_depth
 from kogagent.engine.grammar.regex import PatternError, compile_pattern
 from kogagent.engine.grammar.schema import Schemas
 from kogagent.engine.grammar.shapes import Bounds, check_json, error
@@ -185,6 +187,29 @@ def compile_choices(texts: Sequence[str], vocabulary: Vocabulary) -> Grammar:
     return _cached({"choices": list(texts)}, vocabulary, build)
 
 
+def compile_ebnf(text: str, vocabulary: Vocabulary, *, start: str = "start", depth: int = 16) -> Grammar:
+    """A text of the grammar's rule `start`, then an end id; docs/grammar.md says how rules are written.
+
+    depth: how deep rules may nest inside themselves. Raises InputError naming rule and line for what is
+    undefined, left-recursive, without a finite text, or ambiguous where a rule nests.
+    """
+    check_depth(depth)
+    if not isinstance(text, str) or not isinstance(start, str):
+        raise InputError(f"a grammar is a text of rules and the name of one, not {text!r} and {start!r}")
+    check_json([text, start], "", "", "")
+
+    def build(trie: TokenTrie, notes: dict[str, None]) -> Automaton:
+        procedures = Procedures(read_ebnf(text, start))
+        if procedures.nests:
+            notes[f"rules nest inside themselves at most {depth} deep"] = None
+        if procedures.endless:
+            notes["a repetition without an upper limit: only the model or max_tokens ends it"] = None
+        builder = Builder(library(Bounds().digits, trie.unspellable).builder)
+        return builder.finish(procedures.build(builder, depth), missing=trie.unspellable)
+
+    return _cached({"ebnf": text, "start": start, "depth": depth}, vocabulary, build)
+
+
 class _Values:
     """Writes JSON values into one grammar; collects the notes of their schemas."""
 
@@ -252,10 +277,10 @@ def _cached(
         automaton = build(trie, notes)
     except TooLarge:
         raise SchemaError(
-            f"the grammar needs more than {MAX_STATES} states or calls. Offer fewer tools or simplify schemas"
+            f"the grammar needs more than {MAX_STATES} states or calls. Offer fewer tools or simplify them"
         ) from None
     except RecursionError:
-        raise SchemaError("the schema is nested too deeply to compile") from None
+        raise SchemaError("this is nested too deeply to compile") from None
     if automaton.stuck:
         missing = ", ".join(f"0x{byte:02x}" for byte in sorted(trie.unspellable)[:32])
         raise SchemaError(f"this grammar needs bytes for which the vocabulary has no token, of: {missing}")
@@ -273,4 +298,4 @@ def _plain(value: Any) -> Any:
     raise SchemaError(f"{value!r} in a schema is no JSON value")
 
 
-__all__ = ["compile_choices", "compile_regex", "compile_schema", "compile_turn"]
+__all__ = ["compile_choices", "compile_ebnf", "compile_regex", "compile_schema", "compile_turn"]
