@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
@@ -17,13 +18,17 @@ import numpy.typing as npt
 import pytest
 import torch
 
-from kogagent.engine.backends.native import NativeBackend, NativeKV
+from kogagent.engine.backend import KV, Backend, Decode, DecodePlan, Emitted
+from kogagent.engine.backends.host import HostDecode
+from kogagent.engine.backends.native import GreedyDecode, NativeBackend, NativeKV
 from kogagent.engine.backends.reference import ReferenceBackend
+from kogagent.engine.sampling import SamplingParams
 from kogagent.engine.weights import random_tensors
-from kogagent.errors import ConfigError, ContextError, EngineClosedError, InputError
+from kogagent.errors import ConfigError, ContextError, EngineClosedError, InputError, ModelError
 from kogagent.kernels.cpu import library
 from kogagent.spec import ModelSpec, RopeScaling
 from kogagent.testing.backends import BACKEND_CHECKS, TINY, TINY_LANES, run_check
+from kogagent.testing.toy import finish
 
 ROOT = Path(__file__).resolve().parents[2]
 PLAIN = ModelSpec(
@@ -243,6 +248,67 @@ def test_it_keeps_the_contract_of_backends(
     check: Callable[..., None], dtype: str, threads: int, tolerance: float, spec: ModelSpec
 ) -> None:
     run_check(check, make(dtype, threads), spec, tolerance)
+
+
+def greedy(
+    backend: Backend, kv: KV, ids: list[int], most: int, **fields: Any
+) -> tuple[Decode, list[Emitted]]:
+    decode = backend.decode(kv, ids, DecodePlan(SamplingParams(), frozenset(), most, **fields))
+    return decode, finish(decode)
+
+
+def test_a_segment_of_many_tokens_equals_one_pass_a_token(rng: np.random.Generator) -> None:
+    spec, tensors = model(rng, lanes=2, delay=1)
+    backend = NativeBackend(spec, tensors, threads=2)
+    ids, legal = tokens(rng, 9), int(rng.integers(5, 50))
+    decode, out = greedy(backend, backend.open_kv(400), ids, 300, legal_ids=legal)
+    assert isinstance(decode, GreedyDecode) and decode.reason == "length" and decode.stats.steps == 300
+    step = HostDecode(backend, backend.open_kv(400), ids, decode._plan)
+    expected = finish(step)
+    assert [e.id for e in out] == [e.id for e in expected] and max(e.id for e in out) < legal
+    np.testing.assert_allclose([e.logprob for e in out], [e.logprob for e in expected], atol=1e-5)
+    assert not any(e.forced for e in out)
+    stop = out[200].id
+    plan = replace(decode._plan, stop_ids=frozenset([stop]))
+    again = backend.decode(backend.open_kv(400), ids, plan)
+    assert [e.id for e in finish(again)] == [e.id for e in out][: [e.id for e in out].index(stop) + 1]
+    assert again.reason == "stop"
+    kv = backend.open_kv(50)
+    full, out = greedy(backend, kv, ids, 300)
+    assert (full.reason, len(out), kv.length) == ("context", 42, 50)
+
+
+def test_a_call_that_runs_ends_at_a_token_border_when_another_thread_stops_it(
+    rng: np.random.Generator,
+) -> None:
+    spec, tensors = model(rng)
+    backend = NativeBackend(spec, tensors, threads=2)
+    kv = backend.open_kv(600)
+    plan = DecodePlan(SamplingParams(), frozenset(), 10**6)
+    decode = backend.decode(kv, tokens(rng, 3), plan)
+    decode.wait(1.0)
+    seen = len(decode.drain_nowait())
+    stopper = threading.Thread(target=decode.stop)
+    stopper.start()
+    while decode.reason is None:
+        decode.wait(1.0)
+        seen += len(decode.drain_nowait())
+    stopper.join()
+    assert decode.reason == "cancelled" or kv.length == 600
+    assert kv.length == 3 + seen - 1
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_weights_that_are_no_numbers_are_an_error_and_the_cache_holds_whole_steps(
+    rng: np.random.Generator, threads: int
+) -> None:
+    spec, tensors = model(rng)
+    tensors["layers.3.w2"][0, 5, 7] = torch.nan
+    backend = NativeBackend(spec, tensors, "float32", threads=threads)
+    kv = backend.open_kv(40)
+    with pytest.raises(ModelError, match="NaN"):
+        greedy(backend, kv, tokens(rng, 4), 5)
+    assert kv.length == 4
 
 
 def test_what_cannot_be_run_is_refused_before_any_work(rng: np.random.Generator) -> None:

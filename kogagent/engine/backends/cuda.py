@@ -284,10 +284,12 @@ class CudaDecode:
                 self._sampled_s += now - self._began
             self._began = now
             self._refuse(token)
-            self._kv.advance_to(self._rows + self._steps)
             if token.reason is Reason.CANCELLED:
+                # The newest id has been through the model, but nothing was drawn after it: it stays pending.
+                self._kv.advance_to(self._rows + self._steps - 1)
                 self._reason = "cancelled"
                 return
+            self._kv.advance_to(self._rows + self._steps)
             self._steps += 1
             self._out.append(Emitted(token.id, token.logprob, False))
             if token.reason is not Reason.RUNNING:

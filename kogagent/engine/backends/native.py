@@ -9,6 +9,7 @@ and by default the cache are FP32.
 from __future__ import annotations
 
 import ctypes
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
@@ -16,14 +17,16 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from kogagent.engine.backend import KV, Decode, DecodePlan
+from kogagent.engine.backend import KV, Decode, DecodePlan, DecodeStats, Emitted
 from kogagent.engine.backends.host import HostDecode, check_pending
 from kogagent.engine.backends.reference import check_capacity, check_rewind
 from kogagent.engine.lanes import LaneTable, lane_table
+from kogagent.engine.sampling import choose
 from kogagent.engine.weights import check_tensors
-from kogagent.errors import ConfigError, DeviceError, EngineClosedError, InputError
+from kogagent.errors import ConfigError, DeviceError, EngineClosedError, InputError, ModelError
 from kogagent.kernels.cpu import library
 from kogagent.spec import ModelSpec
+from kogagent.types import FinishReason
 
 Dtype: TypeAlias = Literal["auto", "float32", "float16", "bfloat16", "int8"]
 CacheDtype: TypeAlias = Literal["float32", "float16"]
@@ -35,6 +38,8 @@ _SOURCE_TYPES = {
     "int8": torch.float32,  # quantised while it is packed
 }
 _BYTES_A_THREAD = 1 << 20  # read in some 50 microseconds; a barrier costs a thread about one
+_IDS_A_CALL = 256
+_SECONDS_A_CALL = 0.004  # tokens that come faster are handed over together
 _TILE = 16  # positions that lie side by side in the store of keys
 
 
@@ -169,6 +174,9 @@ class NativeBackend:
 
     def decode(self, kv: KV, ids: Sequence[int], plan: DecodePlan) -> Decode:
         self._handle()
+        sampling = plan.sampling
+        if plan.matcher is None and sampling.temperature == 0.0 and sampling.repetition_penalty == 1.0:
+            return GreedyDecode(self, kv, ids, plan)
         return HostDecode(self, kv, ids, plan)
 
     def logits(self, kv: KV, ids: Sequence[int]) -> npt.NDArray[np.float32]:
@@ -193,25 +201,24 @@ class NativeBackend:
         return self._model
 
     def _run(self, kv: KV, ids: Sequence[int], want: int, out: npt.NDArray[np.float32] | None) -> None:
+        self._call(self._c.kog_run, kv, ids, want, None if out is None else out.ctypes.data)
+        own_kv(kv).advance(len(ids))
+
+    def run_greedy(self, kv: KV, ids: Sequence[int], greedy: library.Greedy) -> None:
+        """Run ids and what follows them by `greedy`; the cache grows by all of it."""
+        self._call(self._c.kog_run_greedy, kv, ids, ctypes.byref(greedy))
+        if greedy.passes:
+            own_kv(kv).advance(len(ids) + greedy.passes - 1)
+
+    def _call(self, function: Any, kv: KV, ids: Sequence[int], *rest: object) -> None:
+        """kog_run or kog_run_greedy: they begin alike."""
         model = self._handle()
-        if not isinstance(kv, NativeKV):
-            raise InputError(f"a {type(kv).__name__} belongs to another backend; use open_kv of this one")
-        keys, values = kv.stores
+        keys, values = own_kv(kv).stores
         check_pending(kv, ids, self._spec.vocab_size)
-        code = self._c.kog_run(
-            model,
-            keys.ctypes.data,
-            values.ctypes.data,
-            kv.capacity,
-            kv.length,
-            (ctypes.c_uint32 * len(ids))(*ids),
-            len(ids),
-            want,
-            None if out is None else out.ctypes.data,
-        )
-        if code != 0:
+        row = (ctypes.c_uint32 * len(ids))(*ids)
+        stores = keys.ctypes.data, values.ctypes.data
+        if function(model, *stores, kv.capacity, kv.length, row, len(ids), *rest) != 0:
             raise DeviceError(f"the CPU program found no memory for a pass over {len(ids)} ids")
-        kv.advance(len(ids))
 
     # ── loading ──
 
@@ -304,6 +311,98 @@ class NativeBackend:
                     f"tensor {name!r} has weights beyond FP16's range. Load with dtype='float32'."
                 )
         return narrow.contiguous()
+
+
+class GreedyDecode:
+    """A segment without grammar, temperature and penalty: many tokens a call, as long as they come quickly.
+
+    Raises ContextError when the pending ids do not fit the cache, InputError for a plan that cannot run.
+    """
+
+    resident = False
+
+    def __init__(self, backend: NativeBackend, kv: KV, ids: Sequence[int], plan: DecodePlan) -> None:
+        vocab = backend.spec.vocab_size
+        check_pending(own_kv(kv), ids, vocab)
+        if plan.max_tokens < 1:
+            raise InputError(f"max_tokens={plan.max_tokens}: must be at least 1")
+        self._backend, self._kv, self._plan = backend, kv, plan
+        self._pending = list(ids)
+        self._room = plan.max_tokens
+        self._out: list[Emitted] = []
+        self._reason: FinishReason | None = None
+        self._prefill_s = self._sampled_s = 0.0
+        self._steps = 0
+        self._stop = ctypes.c_uint8(0)
+        self._stops = np.zeros(vocab, np.uint8)
+        self._stops[[i for i in plan.stop_ids if 0 <= i < vocab]] = 1
+        self._logits = np.empty(vocab, np.float32)
+        self._ids = (ctypes.c_uint32 * _IDS_A_CALL)()
+        self._logprobs = (ctypes.c_float * _IDS_A_CALL)()
+        self._greedy = library.Greedy(
+            legal=min(plan.legal_ids, vocab) if plan.legal_ids else vocab,
+            stops=self._stops.ctypes.data,
+            stop=ctypes.addressof(self._stop),
+            logits=self._logits.ctypes.data,
+            ids=self._ids,
+            logprobs=self._logprobs,
+        )
+
+    def drain_nowait(self) -> list[Emitted]:
+        out, self._out = self._out, []
+        return out
+
+    def stop(self) -> None:
+        self._stop.value = 1
+
+    @property
+    def reason(self) -> FinishReason | None:
+        return self._reason
+
+    @property
+    def stats(self) -> DecodeStats:
+        return DecodeStats(self._prefill_s, self._sampled_s, 0.0, self._steps)
+
+    def wait(self, seconds: float) -> None:
+        """At least one token; more of them while all together take no longer than a reader would notice."""
+        if self._reason is not None:
+            return
+        if self._stop.value:
+            self._reason = "cancelled"
+            return
+        is_prompt = len(self._pending) > 1
+        greedy = self._greedy
+        greedy.most = 1 if is_prompt else min(self._room, _IDS_A_CALL)
+        greedy.seconds = min(seconds, _SECONDS_A_CALL)
+        started = time.perf_counter()
+        self._backend.run_greedy(self._kv, self._pending, greedy)
+        elapsed = time.perf_counter() - started
+        if is_prompt:
+            self._prefill_s += elapsed
+        else:
+            self._sampled_s += elapsed
+        self._steps += greedy.passes
+        count = greedy.emitted
+        taken = zip(self._ids[:count], self._logprobs[:count], strict=True)
+        self._out += [Emitted(token, logprob, False) for token, logprob in taken]
+        if greedy.broken:
+            choose(self._logits, self._plan.sampling, self._kv.length, legal_ids=self._plan.legal_ids)
+            raise ModelError(f"the logits at position {self._kv.length} are not numbers")
+        self._pending = self._ids[count - 1 : count]
+        self._room -= count
+        if self._stops[self._pending[0]]:
+            self._reason = "stop"
+        elif self._room == 0:
+            self._reason = "length"
+        elif self._kv.length + 1 > self._kv.capacity:
+            self._reason = "context"
+
+
+def own_kv(kv: KV) -> NativeKV:
+    """The cache as this backend's own. Raises InputError for another's."""
+    if not isinstance(kv, NativeKV):
+        raise InputError(f"a {type(kv).__name__} belongs to another backend; use open_kv of this one")
+    return kv
 
 
 def _threads_for(spec: ModelSpec) -> int:

@@ -54,6 +54,7 @@ class Greedy(ctypes.Structure):
         ("stops", _P),
         ("stop", _P),
         ("seconds", ctypes.c_double),
+        ("logits", _P),
         ("ids", _U32S),
         ("logprobs", _F32S),
         ("emitted", _U32),
@@ -63,7 +64,6 @@ class Greedy(ctypes.Structure):
 
 
 _FUNCTIONS = {
-    "kog_sources": (ctypes.c_char_p, []),
     "kog_open": (_P, [ctypes.POINTER(Shape)]),
     "kog_close": (None, [_P]),
     "kog_program": (ctypes.c_char_p, [_P]),
@@ -89,28 +89,27 @@ def sources() -> list[Path]:
 
 
 def digest() -> str:
-    """Names the sources' content; empty where there are none."""
-    found = sources()
-    hashed = hashlib.sha256(b"".join(path.read_bytes() for path in found))
-    return hashed.hexdigest()[:16] if found else ""
+    """Names the sources' content, as setup.py does."""
+    return hashlib.sha256(b"".join(path.read_bytes() for path in sources())).hexdigest()[:16]
 
 
 def missing() -> InputError | None:
     """Why the program cannot run here, None when it can."""
-    if library_path() is None:
+    path = library_path()
+    if path is None:
         return InputError(
             "the native backend was not built: no C++17 compiler was found when kogagent was installed. "
             "Install g++ or clang++, then kogagent again."
         )
-    try:
-        library = load()
-    except (OSError, AttributeError) as error:
-        return InputError(f"the native backend's library cannot be loaded: {error}. Install kogagent again.")
-    if digest() not in ("", library.kog_sources().decode()):
+    if sources() and f"kogagent-sources:{digest()}".encode() not in path.read_bytes():
         return InputError(
             "the native backend was built from other sources than those beside it. "
             "Build it again: python setup.py build_ext --inplace"
         )
+    try:
+        load()
+    except (OSError, AttributeError) as error:
+        return InputError(f"the native backend's library cannot be loaded: {error}. Install kogagent again.")
     return None
 
 

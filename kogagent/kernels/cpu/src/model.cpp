@@ -435,7 +435,7 @@ struct kog_model {
   const void* table = nullptr;              // an untied embedding
   Floats norm;
   std::vector<std::unique_ptr<Arena>> arenas;
-  Floats streams, outputs, normed, qkv, mixed, hidden, turns, row_logits;
+  Floats streams, outputs, normed, qkv, mixed, hidden, turns;
   size_t stride = 0;
   std::vector<Scratch> scratch;
   Team team;  // last: its threads use all of the above
@@ -449,7 +449,7 @@ struct kog_model {
 
 extern "C" {
 
-const char* kog_sources(void) { return KOG_SOURCES; }
+const char kog_sources[] = "kogagent-sources:" KOG_SOURCES;
 
 kog_model* kog_open(const kog_shape* shape) {
   try {
@@ -514,13 +514,12 @@ int kog_run_greedy(kog_model* model, void* keys, void* values, uint32_t capacity
   const Clock::time_point start = Clock::now();
   try {
     const uint32_t vocab = model->s.vocab;
-    model->row_logits.resize(vocab);
-    const float* x = model->row_logits.data();
+    const float* x = plan->logits;
     plan->emitted = plan->passes = plan->broken = 0;
     uint32_t last = 0;
     while (plan->emitted < plan->most && position + n <= capacity) {
       model->run({static_cast<uint8_t*>(keys), static_cast<uint8_t*>(values), capacity, position, n, KOG_LAST,
-                  ids, model->row_logits.data()});
+                  ids, plan->logits});
       plan->passes++;
       position += n;
       const float top = model->k->largest(x, vocab);

@@ -48,15 +48,16 @@ typedef struct {  // what a greedy segment needs and gives
   const uint8_t* stops;       // [V] 1 where an id ends the segment
   const volatile uint8_t* stop;  // set by another thread: end at the next token border
   double seconds;             // return at the first token border after so long
+  float* logits;              // [V] of the last pass
   uint32_t* ids;              // [most]
   float* logprobs;            // [most]
   uint32_t emitted;           // out
   uint32_t passes;            // out: passes whose keys and values are in the cache
-  uint32_t broken;            // out: 1 where the logits of the last pass hold no finite largest value
+  uint32_t broken;            // out: 1 where the logits of the last pass are not numbers or none may be taken
 } kog_greedy;
 
-// The digest of the sources that this library was built from.
-KOG_API const char* kog_sources(void);
+// The digest of the sources that this library was built from, to be found in the file's bytes.
+KOG_API extern const char kog_sources[];
 
 // NULL when memory or threads are not to be had.
 KOG_API kog_model* kog_open(const kog_shape* shape);
