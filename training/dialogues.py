@@ -733,9 +733,7 @@ class Writer:
             elif tools and roll < 0.7:
                 ask, answer = self._plain_question(rng), pick(rng, DECLINES, split)
             else:
-                part, article = rng.choice(
-                    [("nouns", "a "), ("nouns", ""), ("verbs", "to "), ("adjectives", "")]
-                )
+                part = rng.choice(["nouns", "nouns", "verbs", "adjectives"])
                 word, gloss = rng.choice(getattr(pools, part)[:4000])
                 ask = pick(
                     rng,
@@ -752,6 +750,5 @@ class Writer:
                 answer = rng.choice(
                     [f"{word.capitalize()} means: {gloss}.", f'"{word}" means {gloss}.', f"It means {gloss}."]
                 )
-                del article
             messages += [Message("user", ask), Message("assistant", answer)]
         return Conversation("chat", tools, messages)

@@ -1,4 +1,4 @@
-# ruff: noqa: E501 -- sentences and tables are data: one a line reads better than wrapped ones
+# ruff: noqa: E501, SIM905 -- sentences and tables are data: one a line reads better than wrapped ones
 """Everyday tools with natural requests, as data. Each was written for this file; none comes from a benchmark.
 
 A family: names | description | parameters | requests. A parameter: name[?]:kind[:args] # description. In a request
@@ -320,27 +320,12 @@ Deploy {service} {version} to {environment}[ with {replicas} replicas]. ~ Roll o
 
 create_ticket open_issue tickets.create file_bug | Open a ticket. ~ Files an issue.
 title:phrase # Title of the ticket. ; description:sentence # What is wrong. ; priority?:enum:low,medium,high,critical # How urgent it is. ; labels?:list:noun # Labels to attach.
-Open a ticket "{title}": {description}[ Priority {priority}.][ Labels: {labels}.] ~ File an issue titled "{title}" saying "{description}"[, {priority} priority][, labelled {labels}] ~ Report "{title}". Details: {description}[ It's {priority}.][ Tag it {labels}.] ~ New {priority|} ticket: {title} - {description}[ (labels {labels})] ~ Create an issue, title {title}, text "{description}"[, priority {priority}][, labels {labels}]
+Open a ticket "{title}": {description}[ Priority {priority}.][ Labels: {labels}.] ~ File an issue titled "{title}" saying "{description}"[, {priority} priority][, labelled {labels}] ~ Report "{title}". Details: {description}[ It's {priority}.][ Tag it {labels}.] ~ New[ {priority}] ticket: {title} - {description}[ (labels {labels})] ~ Create an issue, title {title}, text "{description}"[, priority {priority}][, labels {labels}]
 """
 
-ROOMS = "kitchen bedroom living room bathroom office hallway garage cellar attic nursery".replace(
-    "living room", "living_room"
-).split()
-TEAM_NAMES = [
-    "Rovers",
-    "United",
-    "Hawks",
-    "Lions",
-    "Wanderers",
-    "Tigers",
-    "Sharks",
-    "Falcons",
-    "Rangers",
-    "Comets",
-]
-TASK_VERBS = "buy call clean fix water order collect check pay write to visit pack print return".replace(
-    "write to", "write_to"
-).split()
+ROOMS = "kitchen|bedroom|living room|bathroom|office|hallway|garage|cellar|attic|nursery".split("|")
+TEAM_NAMES = "Rovers|United|Hawks|Lions|Wanderers|Tigers|Sharks|Falcons|Rangers|Comets".split("|")
+TASK_VERBS = "buy|call|clean|fix|water|order|collect|check|pay|write to|visit|pack|print|return".split("|")
 
 
 @dataclass(frozen=True)
@@ -371,7 +356,7 @@ def _parse(block: str) -> Family:
         tuple(names.split()),
         tuple(a.strip() for a in abouts.split(" ~ ")),
         tuple(parsed),
-        tuple(r.strip() for r in requests.replace("{priority|}", "").split(" ~ ")),
+        tuple(r.strip() for r in requests.split(" ~ ")),
     )
 
 
@@ -427,12 +412,10 @@ def draw_for(
         return string, same(pools.topic)
     if head == "task":
         return string, same(
-            lambda r: (
-                f"{r.choice(TASK_VERBS).replace('_', ' ')} {r.choice(['the', 'my', 'some'])} {pools.noun(r)}"
-            )
+            lambda r: f"{r.choice(TASK_VERBS)} {r.choice(['the', 'my', 'some'])} {pools.noun(r)}"
         )
     if head == "room":
-        return string, same(lambda r: r.choice(ROOMS).replace("_", " "))
+        return string, same(lambda r: r.choice(ROOMS))
     if head == "month":
         return {"type": "string", "enum": MONTHS}, same(lambda r: r.choice(MONTHS))
     if head == "weekday":
