@@ -11,6 +11,7 @@ import re
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from kogagent.errors import DeviceError, InputError, MissingExtraError
 from kogagent.kernels.params import proof
@@ -20,7 +21,8 @@ ARCHITECTURES = (80, 86, 89, 90, 100)
 """Compute capabilities that have been compiled for; 90 and 100 mean sm_90a and sm_100a."""
 
 _RESOURCES = re.compile(
-    r"Function properties for (\w+)\s+(?:ptxas\s+\.\s+)?(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads"
+    r"Function properties for (\w+)\s+(?:ptxas\s+\.\s+)?"
+    r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads"
     r".*?Used (\d+) registers(?:.*?(\d+) bytes smem)?",
     re.S,
 )
@@ -101,7 +103,7 @@ def build(entry: str, capability: int, defines: tuple[str, ...] = (), cache: Pat
     return Build(target / "cubin", log)
 
 
-def _nvrtc():  # type: ignore[no-untyped-def]
+def _nvrtc() -> Any:
     try:
         from cuda.bindings import nvrtc
     except ImportError as error:
@@ -109,15 +111,15 @@ def _nvrtc():  # type: ignore[no-untyped-def]
     return nvrtc
 
 
-def _check(nvrtc, result):  # type: ignore[no-untyped-def]
+def _check(nvrtc: Any, result: Any) -> Any:
     code, *values = result
     if code != nvrtc.nvrtcResult.NVRTC_SUCCESS:
         raise DeviceError(f"NVRTC failed with {code}")
     return values[0] if len(values) == 1 else tuple(values)
 
 
-def _compile(  # type: ignore[no-untyped-def]
-    nvrtc, entry: str, source: str, headers: dict[str, str], flags: tuple[str, ...]
+def _compile(
+    nvrtc: Any, entry: str, source: str, headers: dict[str, str], flags: tuple[str, ...]
 ) -> tuple[bytes, str]:
     names = [name.encode() for name in headers]
     texts = [text.encode() for text in headers.values()]

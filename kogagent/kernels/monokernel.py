@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +24,13 @@ if TYPE_CHECKING:
     import torch
 
 THREADS = 384
-_INPUTS = ("the stream", "attention from its splits", "the stream", "hidden values", "the head's input or candidates")
+_INPUTS = (
+    "the stream",
+    "attention from its splits",
+    "the stream",
+    "hidden values",
+    "the head's input or candidates",
+)
 """What a block waits for at the start of each kind of phase, unless it is weights or late landings."""
 
 
@@ -76,7 +82,8 @@ class Segment:
 class Monokernel:
     """A model packed and resident on the current CUDA device.
 
-    tensors: canonical names, FP16 on the device. steps: STEP records of the lane table. One segment at a time.
+    tensors: canonical names, FP16 on the device. steps: STEP records of the lane table. One segment at a
+    time.
     deadline_s: how long any wait inside the kernel may take before the segment ends with an error.
     """
 
@@ -89,7 +96,6 @@ class Monokernel:
         max_pending: int = 64,
         deadline_s: float = 4.0,
         profile: bool = False,
-        defines: tuple[str, ...] = (),
     ) -> None:
         import torch
 
@@ -102,11 +108,11 @@ class Monokernel:
         device = tensors["embed"].device
         self._torch, self._cupy, self._device = torch, cupy, device
         major, minor = torch.cuda.get_device_capability(device)
-        made = build("monokernel.cu", major * 10 + minor, (*defines, "KOGAGENT_PROFILE") if profile else defines)
+        made = build("monokernel.cu", major * 10 + minor, ("KOGAGENT_PROFILE",) if profile else ())
         self._module = cupy.RawModule(path=str(made.path), enable_cooperative_groups=True)
         self._kernel = self._module.get_function(f"decode_{width}")
         self._kernel.max_dynamic_shared_size_bytes = layout.shared_bytes
-        self._stream = torch.cuda.Stream(device)
+        self._stream: Any = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         self._cupy_stream = cupy.cuda.Stream.from_external(self._stream)
 
         def words(*shape: int) -> torch.Tensor:
@@ -155,7 +161,7 @@ class Monokernel:
         self._status_words: npt.NDArray[np.uint32] = self._status.numpy().view(np.uint32)
         self._abort_word: npt.NDArray[np.uint32] = self._abort.numpy().view(np.uint32)
         self._params: npt.NDArray[np.void] = self._host_params.numpy().view(PARAMS)
-        self._done = torch.cuda.Event(enable_timing=False)
+        self._done: Any = torch.cuda.Event(enable_timing=False)  # type: ignore[no-untyped-call]
         self._max_pending = max_pending
         self._epoch, self._tag, self._read = 0, 1, 0
         self._running = False
@@ -271,7 +277,7 @@ class Monokernel:
             self._tensors[name][: len(ids)].copy_(values)
 
     def stream_only(self, passes: int) -> float:
-        """Seconds a pass takes to stream every tape once through the ring, with no product and no exchange."""
+        """Seconds to stream every tape once through the ring, with no product and no exchange."""
         torch = self._torch
         kernel = self._module.get_function("stream_only")
         kernel.max_dynamic_shared_size_bytes = self.layout.shared_bytes
@@ -301,20 +307,26 @@ class Monokernel:
             self._read += 1
             if token.reason is not Reason.RUNNING:
                 self._finish()
-        if self._running and not out and self._done.query():
+        if self._running and not out and self._ended():
             first = int(self._ring_words[self._read, 0])
             if first >> 32 != self._epoch:  # else the token came between the two looks
                 self._running = False
                 self._fail()
         return out
 
+    def _ended(self) -> bool:
+        try:
+            return bool(self._done.query())
+        except RuntimeError as error:  # the driver's own report of a fault on the device
+            self._running = False
+            raise DeviceError(f"the kernel died: {error}. Restart the process.") from error
+
     def _finish(self) -> None:
+        self._running = False
         try:
             self._done.synchronize()
         except RuntimeError as error:
-            raise DeviceError(f"the kernel died: {error}. Load the engine again.") from error
-        finally:
-            self._running = False
+            raise DeviceError(f"the kernel died: {error}. Restart the process.") from error
 
     def _fail(self) -> None:
         status = self._status_words
@@ -322,8 +334,9 @@ class Monokernel:
             passes, phase = divmod(int(status[3]), 4 * self.spec.n_layers + 1)
             kind = kind_of(phase, self.spec)
             raise DeviceError(
-                f"the kernel missed its deadline: block {status[2]} stood in pass {passes}, layer {phase // 4}, "
-                f"phase {PHASES[kind]}, waiting for {_INPUTS[kind]}. Load the engine again."
+                f"the kernel missed its deadline: block {status[2]} stood in pass {passes}, "
+                f"layer {phase // 4}, phase {PHASES[kind]}, waiting for {_INPUTS[kind]}. "
+                "Load the engine again."
             )
         raise DeviceError("the kernel ended without a last token. Load the engine again.")
 
@@ -347,8 +360,8 @@ def _rope(torch: Any, spec: ModelSpec) -> torch.Tensor:
         torch.arange(spec.context, dtype=torch.float64),
         torch.tensor(spec.rope_frequencies(), dtype=torch.float64),
     )
-    table: torch.Tensor = torch.stack([angles.cos(), angles.sin()], -1).float().contiguous()
-    return table
+    table = torch.stack([angles.cos(), angles.sin()], -1).float().contiguous()
+    return cast("torch.Tensor", table)
 
 
 def bias_rows(layout: Layout, tensors: Mapping[str, torch.Tensor]) -> torch.Tensor:

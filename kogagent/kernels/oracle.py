@@ -6,7 +6,6 @@ AssertionError. What a phase must not read is NaN. Slow, for small models; knows
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -29,7 +28,7 @@ class Words:
         self.values.fill_(float("nan"))
         self.writes = torch.zeros(self.values.shape, dtype=torch.int32)
 
-    def write(self, index: tuple[object, ...], value: torch.Tensor) -> None:
+    def write(self, index: tuple[int | slice, ...], value: torch.Tensor) -> None:
         self.values[index] = value
         self.writes[index] += 1
 
@@ -147,7 +146,9 @@ class Oracle:
             out = out + part(int(step["late"]), float(step["late_own"]), float(step["late_others"]))
         return out
 
-    def _attend(self, kv: torch.Tensor, qkv: torch.Tensor, layer: int, position: int, window: int) -> torch.Tensor:
+    def _attend(
+        self, kv: torch.Tensor, qkv: torch.Tensor, layer: int, position: int, window: int
+    ) -> torch.Tensor:
         """Splits by blocks of keys, then their merge: [lanes, heads * h], rounded to FP16 twice."""
         layout, spec = self.layout, self.spec
         h, heads, kv_heads = spec.head_dim, layout.heads, layout.kv_heads
@@ -189,7 +190,9 @@ class Oracle:
         inverse = torch.rsqrt(x.square().mean(1) + eps * scale.square())  # [lanes]
         if layout.head_mode:
             mean = layout.head_mode == 1
-            factors = scale * inverse / layout.lanes if mean else torch.full((layout.lanes,), first_inverse / 32)
+            factors = (
+                scale * inverse / layout.lanes if mean else torch.full((layout.lanes,), first_inverse / 32)
+            )
             joined = _words(layout.lanes, spec.dim)
             for block, (low, high) in enumerate(self._dim_rows):
                 lane = block // layout.group

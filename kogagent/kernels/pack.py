@@ -1,13 +1,13 @@
 """Where every weight of a model lies for the monokernel: one tape a block, in the order in which it is used.
 
-Knows shapes, bytes and shared memory; no device, no checkpoint format. A tape is a run of tiles of 512 bytes:
-8 rows x 32 columns of FP16 in the order of the tensor core's registers, so that a thread's share of a tile is
-one 16-byte load. Phases follow each other as the kernel runs them: for each layer qkv, out, gate-and-up, down;
-then the head. RMSNorm weights are multiplied into the columns of what reads the norm.
+Knows shapes, bytes and shared memory; no device, no checkpoint format. A tape is a run of tiles of 512
+bytes: 8 rows x 32 columns of FP16 in the order of the tensor core's registers, so that a thread's share of a
+tile is one 16-byte load. Phases follow each other as the kernel runs them: for each layer qkv, out,
+gate-and-up, down; then the head. RMSNorm weights are multiplied into the columns of what reads the norm.
 
-Blocks are cut into groups, one for each stream of the model (one stream: all blocks). A phase's rows go to the
-blocks of a group in units of 8, contiguous, as even as units allow; the spare units of a phase go to the blocks
-that have read least so far.
+Blocks are cut into groups, one for each stream of the model (one stream: all blocks). A phase's rows go to
+the blocks of a group in units of 8, contiguous, as even as units allow; the spare units of a phase go to the
+blocks that have read least so far.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ def plan(
         sizes = {
             "x": rows * x_stride * 2,
             "attn": max(attend, merge, HEAD_SCRATCH),
-            "red": 2 * (24 if rows == 1 else 8) * ROWS * WARPS * rows * 4,  # two batches of units
+            "red": 2 * (24 if rows == 1 else 8) * ROWS * WARPS * rows * 4,  # 2 batches
             "stream": rows * max_dim_rows * 4,
             "late": 2 * rows * max_dim_rows * 4,
             "logits": max_head_rows * 4,
@@ -183,8 +183,8 @@ def plan(
     fits = min(room(width) // stage_tiles, MAX_STAGES)
     if fits < 2:
         raise ConfigError(
-            f"{spec.name or 'the model'}: the inputs of {width} rows leave {room(width) * TILE_BYTES} bytes of "
-            "shared memory for weights, too few"
+            f"{spec.name or 'the model'}: the inputs of {width} rows leave {room(width) * TILE_BYTES} bytes "
+            "of shared memory for weights, too few"
         )
     stages = min(fits, stages) if stages else fits
     sizes = regions(width)
@@ -310,7 +310,7 @@ def by_kv_head(layout: Layout, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor
     """Rows of q, k and v of one lane as the kernel orders them: for each kv head its q, its k, its v."""
     import torch
 
-    parts = [t.unflatten(0, (layout.kv_heads, -1)) for t in (q, k, v)]
+    parts = [t.reshape(layout.kv_heads, -1, *t.shape[1:]) for t in (q, k, v)]
     return torch.cat(parts, 1).flatten(0, 1)
 
 

@@ -22,7 +22,8 @@ STEP = np.dtype(
     align=True,
 )
 SHAPE = np.dtype(
-    [("tiles", "<i4"), ("part_tiles", "<i4"), ("parts", "<i4"), ("per_stage", "<i4"), ("warps", "<i4")], align=True
+    [("tiles", "<i4"), ("part_tiles", "<i4"), ("parts", "<i4"), ("per_stage", "<i4"), ("warps", "<i4")],
+    align=True,
 )
 
 _POINTERS = [

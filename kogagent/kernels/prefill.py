@@ -1,6 +1,7 @@
 """Many ids at once through the model, in torch on the device: keys and values into the decode cache.
 
-Knows the canonical tensors, the lane records of params.STEP and the cache [N, 2, K, capacity, h]; no sampling.
+Knows the canonical tensors, the lane records of params.STEP and the cache [N, 2, K, capacity, h]; no
+sampling.
 Products are FP16 with FP32 sums and results; norms, RoPE and residual streams are FP32.
 """
 
@@ -57,7 +58,7 @@ class Prefill:
         return torch.bmm(x, w.transpose(1, 2), out_dtype=torch.float32)
 
     def _pass(self, cache: torch.Tensor, position: int, ids: Sequence[int]) -> torch.Tensor:
-        spec, w = self._spec, self._w
+        w = self._w
         positions = torch.arange(position, position + len(ids), dtype=torch.float64, device=self._device)
         angles = torch.outer(positions, self._frequencies)
         turn = torch.polar(torch.ones_like(angles), angles).to(torch.complex64).unsqueeze(1)  # [T, 1, h/2]

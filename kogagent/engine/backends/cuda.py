@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -121,7 +121,7 @@ class CudaBackend:
         self._device = torch.device("cuda", torch.cuda.current_device())
         weights = {name: _to_half(name, tensor, self._device) for name, tensor in tensors.items()}
         steps, one_stream = kernel_steps(spec)
-        card = torch.cuda.get_device_properties(self._device)
+        card: Any = torch.cuda.get_device_properties(self._device)
         layout = plan_layout(
             spec, card.multi_processor_count, card.shared_memory_per_block_optin, one_stream=one_stream
         )

@@ -85,9 +85,6 @@ __device__ __forceinline__ void gather(const u64* from, int cells, const u64* fr
             }
 #pragma unroll
             for (int j = 0; j < BATCH; j++) wrong |= (tag_of(a[j]) ^ tag) | (tag_of(b[j]) ^ tag);
-#ifdef KOGAGENT_NO_WAITS
-            wrong = 0;
-#endif
         } while (wrong && !give_up(spins));
 #pragma unroll
         for (int j = 0; j < BATCH; j++) {
