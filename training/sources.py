@@ -235,7 +235,7 @@ def value_pools(seed: int) -> dict[str, list[str]]:
             if not plain:
                 add("word_world", text.word(), 20)
     food, hardware = Food(seed=seed), Hardware(seed=seed)
-    code = Code(seed=seed)
+    codes = Code(seed=seed)
     for _ in range(1500):
         add("person", fake.name())
         add("first", fake.first_name())
@@ -257,7 +257,7 @@ def value_pools(seed: int) -> dict[str, list[str]]:
         add("cpu", hardware.cpu())
         add("user", fake.user_name())
         add("domain", fake.domain_name())
-        add("isbn", code.isbn())
+        add("isbn", codes.isbn())
         add("sentence", fake.sentence(nb_words=7), 60)
         add("country", fake.country())
     return {kind: sorted(values) for kind, values in sorted(pools.items())}
@@ -352,7 +352,7 @@ def main() -> None:
     operations = [*boto_operations(rng), *google_operations(rng)]
     rng.shuffle(operations)
     found = len(operations)
-    pools = {
+    pools: dict[str, Any] = {
         "operations": operations[: args.operations],
         "values": value_pools(args.seed),
         "wordnet": wordnet(args.debian),
