@@ -118,9 +118,7 @@ class Session:
         """Forget everything past the first `length` ids."""
         self._check_idle()
         if type(length) is not int or not 0 <= length <= len(self._ids):
-            raise InputError(
-                f"rewind to {length!r}: must be an integer in 0 .. {len(self._ids)}, the session's ids"
-            )
+            raise InputError(f"rewind to {length!r}: the session has {len(self._ids)} ids")
         self._cut(length)
 
     def sync_to(self, ids: Sequence[int]) -> int:
