@@ -3,8 +3,8 @@
     python -m benchmarks.decode_cuda [--shape NAME ...] [--context N ...] [--tokens N] [--peers] [--dry]
 
 Shapes are those of known models with random weights of the right spread. The limit is measured in the
-same rounds: the same tapes through the same ring, no product and no exchange. The figure is a segment of the kernel,
-sampling at temperature 1, from before its launch to its last token in the host's hands.
+same rounds: the same tapes through the same ring, no product and no exchange. The figure is a segment of
+the kernel, sampling at temperature 1, from before its launch to its last token in the host's hands.
 """
 
 from __future__ import annotations

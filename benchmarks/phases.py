@@ -50,9 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     whole = [slot for name, slot in PHASES.items() if not name.startswith(" ")]
     megahertz = cycles[:, whole].sum(1).mean() / elapsed / 1e6
     times = cycles / count / megahertz
-    print(
-        f"{spec.name}, context {options.context}, µs a token: {elapsed / count * 1e6:.1f}, {megahertz:.0f} MHz"
-    )
+    micros = elapsed / count * 1e6
+    print(f"{spec.name}, context {options.context}, µs a token: {micros:.1f} in all, {megahertz:.0f} MHz")
     for name, slot in PHASES.items():
         column = times[:, slot]
         print(f"{name:32s} {column.min():8.1f} {column.mean():8.1f} {column.max():8.1f}")

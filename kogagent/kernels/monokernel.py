@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ import numpy.typing as npt
 from kogagent.errors import DeviceError, MissingExtraError
 from kogagent.kernels.build import build
 from kogagent.kernels.pack import PHASES, Layout, by_kv_head, kind_of, log2_scale, pack
-from kogagent.kernels.params import PARAMS, STEP
+from kogagent.kernels.params import PARAMS
 from kogagent.spec import ModelSpec
 
 if TYPE_CHECKING:
@@ -108,9 +108,10 @@ class Monokernel:
         device = tensors["embed"].device
         self._torch, self._cupy, self._device = torch, cupy, device
         major, minor = torch.cuda.get_device_capability(device)
-        made = build("monokernel.cu", major * 10 + minor, ("KOGAGENT_PROFILE",) if profile else ())
+        defines = (f"KOGAGENT_WIDTH={width}", *(("KOGAGENT_PROFILE",) if profile else ()))
+        made = build("monokernel.cu", major * 10 + minor, defines)
         self._module = cupy.RawModule(path=str(made.path), enable_cooperative_groups=True)
-        self._kernel = self._module.get_function(f"decode_{width}")
+        self._kernel = self._module.get_function("decode")
         self._kernel.max_dynamic_shared_size_bytes = layout.shared_bytes
         self._stream: Any = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         self._cupy_stream = cupy.cuda.Stream.from_external(self._stream)
@@ -127,7 +128,7 @@ class Monokernel:
             .to(device)
             .contiguous(),
             "embed": tensors["embed"].half().contiguous(),
-            "rope": _rope(torch, spec).to(device),
+            "rope": _rope(spec).to(device),
             "steps": torch.from_numpy(steps.view(np.uint8).copy()).to(device),
             "xbuf": words(2, lanes, width, dim // 2),
             "qbuf": words(lanes, width, layout.qkv_rows),
@@ -355,13 +356,14 @@ class Monokernel:
         return out
 
 
-def _rope(torch: Any, spec: ModelSpec) -> torch.Tensor:
+def _rope(spec: ModelSpec) -> torch.Tensor:
+    import torch
+
     angles = torch.outer(
         torch.arange(spec.context, dtype=torch.float64),
         torch.tensor(spec.rope_frequencies(), dtype=torch.float64),
     )
-    table = torch.stack([angles.cos(), angles.sin()], -1).float().contiguous()
-    return cast("torch.Tensor", table)
+    return torch.stack([angles.cos(), angles.sin()], -1).float().contiguous()
 
 
 def bias_rows(layout: Layout, tensors: Mapping[str, torch.Tensor]) -> torch.Tensor:
@@ -386,12 +388,3 @@ def qk_norm_rows(spec: ModelSpec, tensors: Mapping[str, torch.Tensor]) -> torch.
         for i in range(spec.n_layers)
     ]
     return torch.stack(pairs)
-
-
-def step_records(rows: Sequence[Mapping[str, float]]) -> npt.NDArray[np.void]:
-    """STEP records of dictionaries with its field names."""
-    out = np.zeros(len(rows), dtype=STEP)
-    for i, row in enumerate(rows):
-        for name, value in row.items():
-            out[name][i] = value
-    return out

@@ -428,7 +428,7 @@ __device__ void drain(Ring ring, const u32* schedule) {
 
 // W 0: the stream alone.
 template <int W>
-__device__ void decode(char* sm) {
+__device__ void run_block(char* sm) {
     Misc& misc = *(Misc*)(sm + p.off_misc);
     Ring ring = {sm, misc.full, misc.empty, p.stage_bytes, p.stages, 0, 0, 0};
     u32* schedule = (u32*)(sm + p.off_schedule);
@@ -466,9 +466,11 @@ __device__ void decode(char* sm) {
 
 extern __shared__ __align__(128) char shared_memory[];
 
-extern "C" __global__ void __launch_bounds__((WARPS + 4) * 32, 1) stream_only() { decode<0>(shared_memory); }
-extern "C" __global__ void __launch_bounds__((WARPS + 4) * 32, 1) decode_1() { decode<1>(shared_memory); }
-extern "C" __global__ void __launch_bounds__((WARPS + 4) * 32, 1) decode_4() { decode<4>(shared_memory); }
-extern "C" __global__ void __launch_bounds__((WARPS + 4) * 32, 1) decode_8() { decode<8>(shared_memory); }
+#ifndef KOGAGENT_WIDTH
+#define KOGAGENT_WIDTH 1  // rows that share one pass over the weights: 1, 4 or 8
+#endif
+
+extern "C" __global__ void __launch_bounds__((WARPS + 4) * 32, 1) decode() { run_block<KOGAGENT_WIDTH>(shared_memory); }
+extern "C" __global__ void __launch_bounds__((WARPS + 4) * 32, 1) stream_only() { run_block<0>(shared_memory); }
 
 #include "proof.cuh"  // static_asserts written by kernels/params.py

@@ -46,11 +46,14 @@ __device__ __forceinline__ void ring_release(Ring& r, int lane) {
 
 // Producer warp: stream one stage. False when the block is done.
 __device__ __forceinline__ bool ring_fill(Ring& r, const char* from, int bytes, int lane, volatile int* quit, u64 policy) {
+#if __CUDA_ARCH__ >= 900
     while (!barrier_try(r.empty + r.slot, r.parity ^ 1))
         if (*quit) return false;
-#if __CUDA_ARCH__ >= 900
     if (lane == 0) bulk_copy(r.data + r.slot * r.stage_bytes, from, bytes, r.full + r.slot, policy);
 #else
+    // All lanes copy, so all must agree to go on: a stage half copied would never be full.
+    while (!__all_sync(~0u, barrier_try(r.empty + r.slot, r.parity ^ 1)))
+        if (__any_sync(~0u, *quit)) return false;
     for (int i = lane * 16; i < bytes; i += 32 * 16) copy_16(r.data + r.slot * r.stage_bytes + i, from + i);
     arrive_when_copied(r.full + r.slot);
 #endif
