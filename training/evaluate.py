@@ -85,7 +85,7 @@ def _run(c: Conversation, name: str, arguments: str) -> str:
 def tasks(writer: Writer, seed: int, count: int) -> list[Conversation]:
     """Desk tasks with one request and at least one expected value."""
     rng = random.Random(seed)
-    out = []
+    out: list[bool] = []
     while len(out) < count:
         c = writer.desk(rng)
         if c.expected and sum(m.role == "user" for m in c.messages) == 1:
