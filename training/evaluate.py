@@ -85,7 +85,7 @@ def _run(c: Conversation, name: str, arguments: str) -> str:
 def tasks(writer: Writer, seed: int, count: int) -> list[Conversation]:
     """Desk tasks with one request and at least one expected value."""
     rng = random.Random(seed)
-    out: list[bool] = []
+    out: list[Conversation] = []
     while len(out) < count:
         c = writer.desk(rng)
         if c.expected and sum(m.role == "user" for m in c.messages) == 1:
@@ -94,7 +94,7 @@ def tasks(writer: Writer, seed: int, count: int) -> list[Conversation]:
 
 
 async def play_all(engine: Engine, conversations: list[Conversation], show: int) -> list[bool]:
-    out = []
+    out: list[bool] = []
     for c in conversations:
         right, made, text = await play(engine, c)
         out.append(right)
