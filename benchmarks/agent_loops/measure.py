@@ -16,11 +16,15 @@ PHASES = (*(f.name.removesuffix("_s") for f in fields(Timings) if f.name != "wal
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """One run. turn_s: wall seconds of each turn; phase_s: seconds of the whole run in each phase."""
+    """One run. turn_s: wall seconds of each turn; phase_s: seconds of the whole run in each phase.
+
+    stopped: it ended at a limit, as a weak model's runs sometimes do; its turns count all the same.
+    """
 
     turn_s: tuple[float, ...]
     phase_s: Mapping[str, float]
     wall_s: float
+    stopped: bool
 
     @property
     def turns_per_second(self) -> float:
@@ -30,7 +34,7 @@ class Timed:
 async def timed(task: Task) -> Timed:
     """Run a task to its end. A turn ends with its last tool result, the last turn with its answer.
 
-    Raises ValueError when the phases do not sum to the run's wall time, or a phase is negative.
+    Raises ValueError when it made no call, or when the phases do not sum to its wall time.
     """
     ends: list[float] = []
     result: RunResult | None = None
@@ -46,14 +50,14 @@ async def timed(task: Task) -> Timed:
                     ends.append(time.perf_counter())
                 case RunFinished(finished):
                     result = finished
-    if result is None or result.reason != "finished" or calls == 0:
-        raise ValueError(f"{task.prompt!r}: the run came to no answer: {result and result.reason}")
+    if result is None or calls == 0:
+        raise ValueError(f"{task.prompt!r}: the run made no call, so it was no loop")
     phase_s = {phase: float(getattr(result.timings, f"{phase}_s")) for phase in PHASES}
     wall = result.timings.wall_s
     if abs(sum(phase_s.values()) - wall) > 1e-6 * wall or min(phase_s.values()) < 0:
         raise ValueError(f"phases {phase_s} do not make up the wall time {wall}")
     turns = [end - begin for begin, end in zip([started, *ends], ends, strict=False)]
-    return Timed(tuple(turns), phase_s, wall)
+    return Timed(tuple(turns), phase_s, wall, result.reason != "finished")
 
 
 async def measure(loop: Loop, repeats: int) -> list[Record]:
@@ -68,6 +72,9 @@ async def measure(loop: Loop, repeats: int) -> list[Record]:
         return make_record("agent_loops", loop.name, loop.backend, metric, Figure(tuple(values)), note=note)
 
     shape = f"{statistics.median(len(run.turn_s) for run in runs):g} turns a run"
+    stopped = sum(run.stopped for run in runs)
+    if stopped:
+        shape += f", {stopped} of {repeats} runs stopped at a limit"
     out = [
         record("turns_s", [run.turns_per_second for run in runs], shape),
         record("p50_ms", [_percentile(run.turn_s, 0.5) * 1e3 for run in runs]),

@@ -26,11 +26,15 @@ async def test_every_turn_is_timed_once_and_the_phases_make_up_the_run() -> None
     assert run.phase_s["tool"] > 0 and run.phase_s["prefill"] == 0
 
 
-@pytest.mark.parametrize("turns", [("done",), (call("wait", seconds=1), call("wait", seconds=1))])
-async def test_a_run_without_calls_or_answer_is_no_measurement(turns: tuple[object, ...]) -> None:
-    agent = Agent(ScriptedModel(*turns), [wait], limits=Limits(max_turns=len(turns)))  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="came to no answer"):
-        await timed(Task(agent, "go"))
+async def test_a_run_without_calls_is_no_measurement() -> None:
+    with pytest.raises(ValueError, match="no call"):
+        await timed(Task(Agent(ScriptedModel("done"), [wait]), "go"))
+
+
+async def test_a_run_that_stops_at_a_limit_counts_and_says_so() -> None:
+    model = ScriptedModel(call("wait", seconds=1), call("wait", seconds=2))
+    run = await timed(Task(Agent(model, [wait], limits=Limits(max_turns=2)), "go"))
+    assert run.stopped and len(run.turn_s) == 2
 
 
 async def test_a_loop_gives_one_record_a_metric_from_fresh_tasks() -> None:
