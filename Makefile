@@ -20,7 +20,7 @@ setup:
 
 check: ## style and types
 	$(BIN)/ruff check .
-	$(BIN)/ruff format --check --exclude '*.md' . # blocks in pages are as compact as their page
+	$(BIN)/ruff format --check --extend-exclude '*.md' . # blocks in pages are as compact as their page
 	$(BIN)/mypy --exclude 'tests/.+/conftest\.py'
 	for one in tests/*/conftest.py; do $(BIN)/mypy $$one || exit 1; done # one by one: they share a module name
 
