@@ -168,6 +168,7 @@ async def test_a_tool_no_grammar_can_enforce_is_named_or_skipped_on_request() ->
         [
             offered("good", a={"type": "integer"}),
             offered("bad", a={"not": {"type": "null"}}),
+            offered("odd", a={"type": "strin"}),
             offered("no.name"),
         ]
     )
@@ -177,7 +178,8 @@ async def test_a_tool_no_grammar_can_enforce_is_named_or_skipped_on_request() ->
         assert (raised.value.tool, raised.value.keyword) == ("bad", "not")
         async with kogagent.mcp.connect(url, unsupported="skip") as server:
             assert [one.name for one in server.tools] == ["good"]
-            assert set(server.skipped) == {"bad", "no.name"} and "'not'" in server.skipped["bad"]
+            assert set(server.skipped) == {"bad", "odd", "no.name"} and "'not'" in server.skipped["bad"]
+            assert "invalid schema at /properties/a/type" in server.skipped["odd"]
         async with kogagent.mcp.connect(url, only=["good"], needs_approval=True) as server:
             assert [(one.name, one.needs_approval) for one in server.tools] == [("good", True)]
             assert not server.skipped

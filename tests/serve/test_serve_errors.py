@@ -182,6 +182,20 @@ async def test_a_device_that_fails_on_the_way_ends_the_stream_with_an_error(toke
         assert text and LONG.startswith(text)
 
 
+async def test_an_engine_that_is_closed_on_the_way_ends_the_stream_with_an_error(
+    tokenizer: Tokenizer,
+) -> None:
+    backend = ScriptedBackend(tokenizer, [LONG], in_step(asyncio.get_running_loop()))
+    engine = scripted_engine(backend, tokenizer)
+    async with client_of(engine) as client:
+        stream = await client.chat.completions.create(model=NAME, messages=ASK, stream=True)
+        await anext(aiter(stream))
+        closing = asyncio.ensure_future(engine.aclose())
+        with pytest.raises(openai.APIError, match="clos"):
+            await _text(stream)
+        await closing
+
+
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_client_that_leaves_stops_its_generation(tokenizer: Tokenizer, stream: bool) -> None:
     started, open_gate = asyncio.Event(), threading.Event()
