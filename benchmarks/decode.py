@@ -21,7 +21,7 @@ import numpy as np
 
 from benchmarks.common import Figure, Record, append, interleave, make_record, read_bandwidth_run, show
 from kogagent.engine.backend import Backend, DecodePlan
-from kogagent.engine.backends import open_backend
+from kogagent.engine.backends import open_backend, resolve
 from kogagent.engine.sampling import SamplingParams
 from kogagent.engine.weights import Checkpoint, load_checkpoint
 from kogagent.errors import InputError, MissingExtraError
@@ -108,32 +108,40 @@ def transformers_run(case: Case, dtype: str, rng: np.random.Generator) -> Callab
 
 
 def cpu(case: Case, rng: np.random.Generator) -> list[Record]:
-    """FP16 weights on the CPU, beside transformers in FP16 and FP32."""
-    spec = case.checkpoint.spec
-    runs = {
-        "read bandwidth": read_bandwidth_run(),
-        "ours": decode_run(open_backend("cpu", case.checkpoint), case, rng),
-        "transformers fp16": transformers_run(case, "float16", rng),
-        "transformers fp32": transformers_run(case, "float32", rng),
-    }
+    """What "cpu" stands for here, beside the torch backend and transformers: one record a weight type."""
+    spec, ours = case.checkpoint.spec, resolve("cpu")
+    runs = {"read bandwidth": read_bandwidth_run()}
+    kinds = {"fp16": 2.0}  # bytes a weight
+    if ours == "native":
+        kinds["int8"] = 1.0625  # with its scales
+    for kind in kinds:
+        dtype = "float16" if kind == "fp16" else kind
+        runs[kind] = decode_run(open_backend(ours, case.checkpoint, dtype), case, rng)
+    if ours != "torch":
+        runs["torch backend fp16"] = decode_run(open_backend("torch", case.checkpoint), case, rng)
+    runs["transformers fp16"] = transformers_run(case, "float16", rng)
+    runs["transformers fp32"] = transformers_run(case, "float32", rng)
     figures = interleave(runs, case.repeats)
-    weights = spec.streamed_bytes(2)
-    needed = weights + spec.kv_bytes(case.context + case.tokens // 2, 4)
     bandwidth = figures.pop("read bandwidth")
-    ours = figures.pop("ours")
-    return [
-        make_record(
-            "decode",
-            f"{case.model}/fp16/ctx{case.context}",
-            "cpu",
-            "tok_s",
-            ours,
-            limit=_limit(bandwidth, needed),
-            peers=figures,
-            note=f"{needed / 1e6:.1f} MB a token ({weights / 1e6:.1f} of weights), "
-            f"read bandwidth {bandwidth.value / 1e9:.1f} GB/s, {case.tokens} tokens a repeat",
+    mine = {kind: figures.pop(kind) for kind in kinds}
+    records = []
+    for kind, size in kinds.items():
+        weights = spec.streamed_bytes(size)
+        needed = weights + spec.kv_bytes(case.context + case.tokens // 2, 4)
+        records.append(
+            make_record(
+                "decode",
+                f"{case.model}/{kind}/ctx{case.context}",
+                ours,
+                "tok_s",
+                mine[kind],
+                limit=_limit(bandwidth, needed),
+                peers=figures,
+                note=f"{needed / 1e6:.1f} MB a token ({weights / 1e6:.1f} of weights), "
+                f"read bandwidth {bandwidth.value / 1e9:.1f} GB/s, {case.tokens} tokens a repeat",
+            )
         )
-    ]
+    return records
 
 
 BACKENDS: dict[str, Callable[[Case, np.random.Generator], list[Record]]] = {"cpu": cpu}
