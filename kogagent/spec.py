@@ -293,6 +293,9 @@ class CallFormat:
     `trigger` is the exact tag, a prefix of `begin`, that starts the calls in free text: one special
     id where the vocabulary has it, else its bytes across token borders. item_separator and key_separator are
     the only JSON white space a grammar allows.
+
+    A turn may open with thoughts, think_begin + THOUGHTS + think_end + think_gap, in which nothing is a call;
+    think_begin is "" for a model that writes none.
     """
 
     name: str
@@ -306,6 +309,15 @@ class CallFormat:
     parallel: bool = True
     item_separator: str = ", "
     key_separator: str = ": "
+    think_begin: str = ""
+    think_end: str = ""
+    think_gap: str = ""
+
+    def __post_init__(self) -> None:
+        if bool(self.think_begin) != bool(self.think_end) or (self.think_gap and not self.think_end):
+            raise ConfigError(f"CallFormat {self.name!r}: think_begin and think_end go together")
+        if not self.think_end.isascii():
+            raise ConfigError(f"CallFormat {self.name!r}: think_end must be ASCII, not {self.think_end!r}")
 
 
 HERMES = CallFormat(

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from kogagent.chat.formats import native_format, written_format
+from kogagent.chat.formats import native_format, same_calls, written_format
 from kogagent.chat.guard import Guard, text_of
 from kogagent.chat.inputs import Input, native_inputs, tool_inputs, written_inputs
 from kogagent.chat.parser import TurnParser
@@ -85,7 +85,7 @@ class Chat:
         if with_tools != plain:
             self._with_tools = ChatTemplate(with_tools, names, today=today, where=tokenizer.name)
         native = native_format(self._with_tools, self._guard)
-        self.native_tools = native is not None and format in (None, native)
+        self.native_tools = native is not None and (format is None or same_calls(format, native))
         """Whether the template itself writes tools; else they are written into its messages."""
         self.format: CallFormat = format or native or written_format(with_tools)
         """How this model writes calls."""
@@ -241,10 +241,11 @@ class Chat:
     # ── turns ──
 
     def parser(self, first_call: int = 1, *, calls: bool = True) -> TurnParser:
-        """A parser of one generated turn. first_call numbers its calls; calls=False reads text alone."""
+        """A parser of one generated turn. first_call numbers its calls; calls=False reads none."""
         return TurnParser(
-            self.format if calls else None,
+            self.format,
             self._tokenizer.vocabulary,
             first_call=first_call,
+            calls=calls,
             strip_space=self._tokenizer.strips_space,
         )

@@ -67,10 +67,25 @@ def native_format(template: ChatTemplate, guard: Guard) -> CallFormat | None:
             for form in FORMATS:
                 # Up to the end of the arguments: Mistral writes the call's id behind them.
                 if written_calls([replace(_CALL, complete=False)], form, guard) in text:
-                    return form
+                    return _with_thoughts(form, template.source)
     return None
 
 
 def written_format(source: str) -> CallFormat:
     """The format for a model whose template knows no tools."""
-    return SMOLLM2 if "SmolLM" in source and "<tool_call>" not in source else HERMES
+    form = SMOLLM2 if "SmolLM" in source and "<tool_call>" not in source else HERMES
+    return _with_thoughts(form, source)
+
+
+def _with_thoughts(form: CallFormat, source: str) -> CallFormat:
+    """The format of a model that thinks before it answers, where its template knows of that."""
+    if "<think>" not in source or "</think>" not in source:
+        return form
+    return replace(form, think_begin="<think>", think_end="</think>", think_gap="\n\n")
+
+
+def same_calls(a: CallFormat, b: CallFormat) -> bool:
+    """Whether two formats write calls alike, thoughts aside."""
+    return replace(a, think_begin="", think_end="", think_gap="") == replace(
+        b, think_begin="", think_end="", think_gap=""
+    )

@@ -15,17 +15,19 @@ from typing import TypeAlias
 from kogagent.chat.scan import SPECIAL, Fence, JsonEnd, Literal, Progress, Trigger, bytes_of, is_space, spell
 from kogagent.errors import InputError
 from kogagent.spec import CallFormat, Vocabulary
-from kogagent.types import CallDelta, CallReady, CallStarted, TextDelta, ToolCall
+from kogagent.types import CallDelta, CallReady, CallStarted, PlanDelta, TextDelta, ToolCall
 
-TurnEvent: TypeAlias = TextDelta | CallStarted | CallDelta | CallReady
+TurnEvent: TypeAlias = PlanDelta | TextDelta | CallStarted | CallDelta | CallReady
 
 
 class TurnParser:
     """Reads one turn. Feed it ids, then finish it; events come as soon as they are certain.
 
-    format: None reads text alone. first_call: number of the turn's first call in its conversation; ids are
-    call_0001, call_0002, … strip_space: drop one space at the very start, the tokenizer's own.
+    format: None reads text alone. calls: False reads none, only thoughts and text. first_call: number of the
+    turn's first call in its conversation; ids are call_0001, call_0002, … strip_space: drop one space at the
+    very start, the tokenizer's own.
 
+    Thoughts a turn opens with are PlanDeltas; nothing in them is a call. White space behind them is dropped.
     A call is ready when its arguments are closed. One that the turn's end cuts is ready with complete=False
     and its cut text. What looked like a call and is none is text.
     """
@@ -36,10 +38,12 @@ class TurnParser:
         vocabulary: Vocabulary,
         *,
         first_call: int = 1,
+        calls: bool = True,
         strip_space: bool = False,
     ) -> None:
         self._vocabulary = vocabulary
-        self._form = None if format is None else _Form(format, vocabulary)
+        form = None if format is None else _Form(format, vocabulary)
+        self._form = form if calls else None
         self._ends = frozenset(vocabulary.end_ids)
         self._number = first_call
         self._strip = strip_space
@@ -60,10 +64,14 @@ class TurnParser:
         self._end_read = self._between_failed = False
         self._call: _Call | None = None
         self._name = bytearray()
+        self._think_end = Trigger(form.think_end) if form is not None and form.think_end else None
+        self._thinking = False
+        if form is not None and form.think_begin:
+            self._expect(form.think_begin, self._to_thoughts)
 
     @property
     def text(self) -> str:
-        """All text given out so far."""
+        """All text given out so far, thoughts aside."""
         return "".join(self._said)
 
     @property
@@ -94,7 +102,9 @@ class TurnParser:
         """The end of the turn: what was held back, and the call that it cuts. Idempotent."""
         if self._finished:
             return []
-        if self._step == self._in_name or (self._step == self._in_literal and not self._suffix_expected()):
+        if self._step == self._in_literal and self._then == self._to_thoughts:
+            self._give_up()
+        elif self._step == self._in_name or (self._step == self._in_literal and not self._suffix_expected()):
             if self._ended:  # the model ended its turn of itself, so this was no call
                 self._give_up()
             else:
@@ -104,6 +114,38 @@ class TurnParser:
         self._ended = self._finished = True
         self._say(final=True)
         return self._settled()
+
+    # ── thoughts ──
+
+    def _to_thoughts(self) -> None:
+        self._held = []
+        self._thinking = True
+        self._step = self._in_thoughts
+
+    def _in_thoughts(self, symbol: int) -> None:
+        end = self._think_end
+        assert end is not None
+        if symbol >= SPECIAL:
+            self._matched = 0
+            if symbol == end.symbols[0]:
+                self._from_thoughts()
+            return
+        self._text.add(symbol)
+        self._matched, found = end.step(self._matched, symbol)
+        if found:
+            self._text.drop(len(end.symbols))
+            self._from_thoughts()
+
+    def _from_thoughts(self) -> None:
+        self._matched = 0
+        self._say(final=True)
+        self._thinking = False
+        self._step = self._behind_thoughts
+
+    def _behind_thoughts(self, symbol: int) -> None:
+        if not is_space(symbol):
+            self._step = self._in_text
+            self._step(symbol)
 
     # ── text ──
 
@@ -286,7 +328,9 @@ class TurnParser:
 
     def _say(self, *, final: bool) -> None:
         said = self._text.take(0 if final else self._matched, final=final)
-        if said:
+        if said and self._thinking:
+            self._events.append(PlanDelta(said))
+        elif said:
             self._said.append(said)
             self._events.append(TextDelta(said))
 
@@ -322,6 +366,8 @@ class _Form:
         self.suffix = spell(form.suffix, names)
         self.between = spell(form.between, names) if form.parallel else ()
         self.end = spell(form.end, names)
+        self.think_begin = spell(form.think_begin, names)
+        self.think_end = spell(form.think_end, names)
 
 
 class _Stream:

@@ -313,3 +313,19 @@ def test_deep_and_recursive_schemas_compile_in_bounded_time() -> None:
     assert len(grammar.automaton.rows) < 4000 and len(branching.automaton.rows) < 4000
     assert accepts(branching, '{"value": 1, "children": [{"value": 2, "children": [], "link": null}]}')
     assert any("recursion is cut" in note for note in branching.notes)
+
+
+def test_a_large_float_constant_is_written_as_its_schema_reads() -> None:
+    for value, text in (
+        (1e300, "1" + "0" * 300),
+        (-1e22, "-1" + "0" * 22),
+        (3.0, "3"),
+        ([1e25], "[1" + "0" * 25 + "]"),
+    ):
+        grammar = compile_schema({"const": value}, byte_vocabulary(), bounds=Bounds())
+        matcher = grammar.start()
+        for byte in text.encode():
+            assert matcher.forced() in ((byte,), ()), text
+            matcher.advance(byte)
+        matcher.advance(256)
+        assert matcher.finished

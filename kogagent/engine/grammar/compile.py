@@ -30,7 +30,7 @@ from kogagent.engine.grammar.regex import PatternError, compile_pattern
 from kogagent.engine.grammar.schema import Schemas
 from kogagent.engine.grammar.shapes import Bounds, check_json, error
 from kogagent.engine.grammar.trie import TokenTrie, trie_of
-from kogagent.engine.grammar.turn import Calls, begin_rest, text_states
+from kogagent.engine.grammar.turn import Calls, begin_rest, opened, spell, text_states, thought_states
 from kogagent.engine.grammar.values import Writer
 from kogagent.engine.grammar.walker import Walker
 from kogagent.errors import InputError, SchemaError
@@ -78,12 +78,33 @@ def compile_turn(
             raise InputError(f"format {format.name!r}: its trigger must be text or start with a special id")
         mode = "none" if not chosen else "auto" if tool_choice == "auto" else "lead"
         base, text = text_states(bounds.digits, trie.unspellable, trigger, mode)
+        thoughts = 0
+        think_end = spell(format.think_end, trie.names)
+        if think_end:
+            if len(think_end) > 1 and any(symbol >= END for symbol in think_end):
+                raise InputError(f"format {format.name!r}: think_end must be text or one special id")
+            base, text, thoughts = thought_states(bounds.digits, trie.unspellable, trigger, mode, think_end)
         builder = Builder(base)
+
+        def first(start: int) -> int:
+            """`start`, with thoughts allowed before it."""
+            if not think_end:
+                return start
+            notes[f"thoughts: at most {bounds.thoughts} code points"] = None
+            back = builder.literal(spell(format.think_gap, trie.names), start)
+            call = builder.call(thoughts, back, 0, bounds.thoughts)
+            try:
+                return opened(builder, start, spell(format.think_begin, trie.names), call)
+            except Conflict:
+                raise InputError(
+                    f"format {format.name!r}: what comes first starts like {format.think_begin!r}"
+                ) from None
+
         values = _Values(builder, trie, format, bounds, notes)
         if not chosen:
             if output_schema is not None:
-                return builder.finish(values.answer(output_schema), missing=trie.unspellable)
-            return builder.finish(text, [builder.call(text, FINISHED)])
+                return builder.finish(first(values.answer(output_schema)), missing=trie.unspellable)
+            return builder.finish(first(text), [builder.call(text, FINISHED)], missing=trie.unspellable)
         try:
             calls = Calls(builder, format, trie.names, max_calls)
         except Conflict:
@@ -99,7 +120,7 @@ def compile_turn(
         frame = builder.call(calls.call, FINISHED, 0, max_calls - 1)
         if output_schema is None and (tool_choice == "auto" or lead_text):
             back = builder.literal(rest, calls.call)
-            return builder.finish(text, [frame, builder.call(text, back)], missing=trie.unspellable)
+            return builder.finish(first(text), [frame, builder.call(text, back)], missing=trie.unspellable)
         start = builder.literal((*trigger, *rest), calls.call)
         if output_schema is not None and tool_choice == "auto":
             try:
@@ -108,7 +129,7 @@ def compile_turn(
                 raise InputError(
                     f"the output schema's JSON starts like the trigger {format.trigger!r}; use another format"
                 ) from None
-        return builder.finish(start, [frame], missing=trie.unspellable)
+        return builder.finish(first(start), [frame], missing=trie.unspellable)
 
     key = {
         "turn": [[name, schema] for name, schema in chosen.items()],

@@ -21,6 +21,7 @@ class Bounds:
     string: code points of a string without maxLength, or with a pattern of unlimited length.
     items: items of an array without maxItems.   properties: unnamed properties of an open object.
     key: code points of an unnamed property's name.   digits: digits before and behind a decimal point.
+    thoughts: code points of the thoughts a turn may open with.
     depth: nesting of arrays and objects inside a free-form value.   recursion: nesting of recursive $ref.
     open_objects: read a schema as the specification does: properties it does not name are allowed, and so are
         values of other types where `type` is missing. False closes objects that list properties.
@@ -32,13 +33,14 @@ class Bounds:
     properties: int = 16
     key: int = 64
     digits: int = 17
+    thoughts: int = 32_768
     depth: int = 4
     recursion: int = 6
     open_objects: bool = False
     zero_fraction: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("string", "items", "properties", "key", "digits", "depth", "recursion"):
+        for name in ("string", "items", "properties", "key", "digits", "thoughts", "depth", "recursion"):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 1_000_000:
                 raise SchemaError(f"Bounds.{name} must be an integer from 1 to 1000000, not {value!r}")

@@ -10,7 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
-from kogagent.engine.grammar.automaton import COUNT, END, FINISHED, RETURN, SPECIAL, Builder, Conflict
+from kogagent.engine.grammar.automaton import (
+    COUNT,
+    END,
+    FINISHED,
+    RETURN,
+    SPECIAL,
+    TARGET,
+    Builder,
+    Conflict,
+)
 from kogagent.engine.grammar.library import library
 from kogagent.engine.grammar.utf8 import Spans, sequences
 from kogagent.spec import CallFormat
@@ -83,6 +92,66 @@ def text_states(
     builder.bodies = builder.bodies | frozenset(range(first, len(builder.rows)))
     builder.without(missing, first)
     return builder, start
+
+
+@lru_cache(maxsize=32)
+def thought_states(
+    digits: int, missing: frozenset[int], trigger: tuple[int, ...], mode: Mode, end: tuple[int, ...]
+) -> tuple[Builder, int, int]:
+    """`text_states` and behind them those of thoughts; RETURN behind `end`. Builder, text, thoughts.
+
+    Code points count, but for those that may be the beginning of `end`: it can always still be written.
+    """
+    shared, text = text_states(digits, missing, trigger, mode)
+    builder = Builder(shared, f"{shared.library}/thoughts/{end}")
+    first = len(builder.rows)
+    special = end[0] if end[0] >= END else None
+    index: dict[tuple[Spans, int], int] = {}
+    queue: list[tuple[Spans, int]] = []
+
+    def number(key: tuple[Spans, int]) -> int:
+        if key not in index:
+            index[key] = builder.state()
+            queue.append(key)
+        return index[key]
+
+    start = number(((), 0))
+    for key in queue:
+        rest, matched = key
+        row = builder.rows[index[key]]
+        if rest:
+            row.update(dict.fromkeys(range(rest[0][0], rest[0][1] + 1), number((rest[1:], 0))))
+            continue
+        if special is not None:
+            row[special] = RETURN
+        for spans in _CHARS:
+            for byte in range(spans[0][0], spans[0][1] + 1):
+                hit = 0 if special is not None or len(spans) > 1 else _matched(end, matched, byte)
+                if hit == len(end):
+                    row[byte] = RETURN
+                else:
+                    row[byte] = number((spans[1:], hit)) | (COUNT if hit != matched + 1 else 0)
+    builder.bodies = builder.bodies | frozenset(range(first, len(builder.rows)))
+    builder.without(missing, first)
+    return builder, text, start
+
+
+def opened(builder: Builder, start: int, symbols: Sequence[int], move: int) -> int:
+    """`start`, where `symbols` make `move` before anything else. Conflict where `start` counts there."""
+    rows = builder.rows
+    path: list[int | None] = [start]
+    for symbol in symbols[:-1]:
+        at = path[-1]
+        old = None if at is None else rows[at].get(symbol)
+        if old is not None and (old & ~TARGET or old in (FINISHED, RETURN)):
+            raise Conflict
+        path.append(old)
+    for old, symbol in zip(reversed(path), reversed(symbols), strict=True):
+        copy = builder.state({**(rows[old] if old is not None else {}), symbol: move})
+        if old in builder.final:
+            builder.final.add(copy)
+        move = copy
+    return move
 
 
 def _line(line: str, fence: str, byte: int) -> tuple[str, str]:

@@ -10,6 +10,7 @@ import itertools
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
 from typing import Any
 
 from kogagent.engine.grammar.automaton import COUNT, RETURN, TARGET, Builder, Conflict
@@ -126,7 +127,8 @@ class Writer:
         if isinstance(value, int | float) and not isinstance(value, bool):
             if isinstance(value, float) and not value.is_integer():
                 return [json.dumps(value)]
-            text = str(int(value))
+            # As it reads in the schema: 1e300 is a one with zeros, not the double nearest to it.
+            text = str(int(Fraction(repr(value))))
             return [text, text + ".0"] if self.bounds.zero_fraction else [text]
         if isinstance(value, Mapping):
             heads = [json.dumps(n, ensure_ascii=False) + self.key_separator.decode() for n in value]
