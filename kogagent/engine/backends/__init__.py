@@ -78,8 +78,8 @@ def open_backend(device: str, checkpoint: Checkpoint, dtype: str = "auto") -> Ba
 
 
 def _no_cuda() -> InputError | None:
-    for package in ("cupy", "triton"):
-        if importlib.util.find_spec(package) is None:
+    for module, package in (("cupy", "cupy-cuda13x"), ("cuda", "cuda-bindings")):
+        if importlib.util.find_spec(module) is None:
             return MissingExtraError("the cuda backend", package, "cuda")
     try:
         driver = ctypes.CDLL("libcuda.so.1")
