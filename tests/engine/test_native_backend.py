@@ -351,7 +351,7 @@ def test_weights_beyond_half_precision_are_named(rng: np.random.Generator) -> No
     with pytest.raises(ConfigError, match=r"'layers\.2\.w2'.*float32"):
         NativeBackend(spec, tensors, "float16")
     for dtype in ("float32", "bfloat16", "int8"):
-        NativeBackend(spec, tensors, dtype).close()  # type: ignore[arg-type]
+        NativeBackend(spec, tensors, dtype).close()
 
 
 def test_a_library_that_is_missing_or_older_than_its_sources_is_refused(
