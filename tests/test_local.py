@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import threading
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -14,11 +15,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from kogagent.engine.engine import EngineCore
 from kogagent.engine.sampling import SamplingParams
 from kogagent.errors import ConfigError, ContextError, EngineClosedError, InputError, SchemaError
 from kogagent.local import Choices, Engine, Regex, Token, TokenStream
 from kogagent.local.names import find_model, known_models
 from kogagent.testing.tiny import TINY_CHAT, write_tiny_model
+from kogagent.testing.toy import ToyBackend
+from kogagent.tokenizer import Tokenizer
 
 WARM = SamplingParams(temperature=1.0, seed=5)
 
@@ -155,11 +159,21 @@ async def test_cancelling_a_reader_is_raised_and_leaves_an_idle_engine(engine: E
         assert await idle(engine)
 
 
-async def test_cancelling_a_reader_forgets_the_tokens_it_was_not_given(engine: Engine) -> None:
-    tokens = await tokens_of(engine.stream("abc", sampling=WARM, max_tokens=60))
+async def test_cancelling_a_reader_forgets_the_tokens_it_was_not_given(model: Path) -> None:
+    permits, released = threading.Semaphore(12), threading.Event()
+
+    def brake(rows: Sequence[int]) -> None:
+        """Twelve passes, then hold: the stream is half-way for sure when its reader is cancelled."""
+        assert released.is_set() or permits.acquire(timeout=20), "the test never released the brake"
+
+    tokenizer = Tokenizer.load(model)
+    async with Engine(EngineCore(lambda: ToyBackend(TINY_CHAT)), tokenizer) as free:
+        tokens = await tokens_of(free.stream("abc", sampling=WARM, max_tokens=30))
+    assert len(tokens) == 30
     # As long as the text may be the start of this, its tokens are held back.
     stop = "".join(token.text for token in tokens[3:]) + "and more"
-    async with engine.session() as session:
+    async with Engine(EngineCore(lambda: ToyBackend(TINY_CHAT, on_pass=brake)), tokenizer) as engine:
+        session = engine.session()
         session.append("abc")
         stream, taken = session.stream(sampling=WARM, stop=stop), list[int]()
 
@@ -168,9 +182,12 @@ async def test_cancelling_a_reader_forgets_the_tokens_it_was_not_given(engine: E
                 taken.append(token.id)
 
         task = asyncio.ensure_future(read())
-        while len(session) < 3 + 10:
-            await idle(engine)
+        while len(session) < 3 + 10:  # noqa: ASYNC110 - nothing says so when a session has grown
+            await asyncio.sleep(0)
         task.cancel()
+        await asyncio.sleep(0)  # the reader has told the stream to stop, and waits for the pass that is held
+        released.set()
+        permits.release()
         with pytest.raises(asyncio.CancelledError):
             await task
         assert taken == [token.id for token in tokens[:3]]
