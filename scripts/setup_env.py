@@ -66,7 +66,8 @@ def main() -> int:
 def _fingerprint(extras: str, no_deps: list[Path]) -> str:
     """What an environment was made from: a change of any of it runs the set-up again."""
     digest = hashlib.sha256(extras.encode())
-    for path in (ROOT / "pyproject.toml", Path(__file__), *no_deps):
+    native = sorted((ROOT / "kogagent" / "kernels" / "cpu" / "src").iterdir())  # built by the install
+    for path in (ROOT / "pyproject.toml", ROOT / "setup.py", Path(__file__), *native, *no_deps):
         digest.update(path.read_bytes())
     return digest.hexdigest()
 
