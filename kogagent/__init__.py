@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from kogagent.loop.agent import Agent
     from kogagent.loop.hooks import Hooks
     from kogagent.loop.limits import Limits
+    from kogagent.loop.observers import Observer, RunInfo, RunObserver
     from kogagent.loop.sessions import SessionStore
     from kogagent.loop.stream import AgentStream
     from kogagent.loop.transcript import Transcript, messages_from_json, messages_to_json
@@ -52,8 +53,11 @@ if TYPE_CHECKING:
         ToolSpec,
         ToolStarted,
         TurnEnd,
+        TurnFinished,
+        TurnStarted,
         Usage,
         UserMessage,
+        Written,
     )
 
 # Where each public name lives. Nothing is imported before it is asked for: the package must load in
@@ -66,6 +70,7 @@ _NAMES_OF = {
     "loop.agent": "Agent",
     "loop.hooks": "Hooks",
     "loop.limits": "Limits",
+    "loop.observers": "Observer RunInfo RunObserver",
     "loop.sessions": "SessionStore",
     "loop.stream": "AgentStream",
     "loop.transcript": "Transcript messages_from_json messages_to_json",
@@ -73,7 +78,8 @@ _NAMES_OF = {
     "tools.toolbox": "Toolbox",
     "types": "AgentEvent AskedAgain AssistantMessage CallDelta CallReady CallStarted Message ModelEvent "
     "PlanDelta RunContext RunFinished RunResult SystemMessage TextDelta Timings ToolCall ToolFinished "
-    "ToolMessage ToolResult ToolSpec ToolStarted TurnEnd Usage UserMessage",
+    "ToolMessage ToolResult ToolSpec ToolStarted TurnEnd TurnFinished "
+    "TurnStarted Usage UserMessage Written",
 }
 _HOME = {name: module for module, names in _NAMES_OF.items() for name in names.split()}
 
@@ -101,11 +107,14 @@ __all__ = [
     "MissingExtraError",
     "ModelError",
     "ModelEvent",
+    "Observer",
     "PlanDelta",
     "Regex",
     "Retry",
     "RunContext",
     "RunFinished",
+    "RunInfo",
+    "RunObserver",
     "RunResult",
     "SamplingParams",
     "SchemaError",
@@ -125,8 +134,11 @@ __all__ = [
     "Toolbox",
     "Transcript",
     "TurnEnd",
+    "TurnFinished",
+    "TurnStarted",
     "Usage",
     "UserMessage",
+    "Written",
     "messages_from_json",
     "messages_to_json",
     "tool",

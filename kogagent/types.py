@@ -6,8 +6,9 @@ and read back. Identity, storage and behaviour live elsewhere.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 Deps = TypeVar("Deps")
@@ -139,9 +140,12 @@ class Usage:
 class Timings:
     """Seconds a turn or a run spent in each phase; they add.
 
-    prefill, sampled and forced are time inside the engine; render is template and tokenizer; tool is
-    the wall time in which at least one tool ran; reader is time a run waited for whoever reads its events;
-    wall is the whole. What is left is `loop_s`.
+    prefill, sampled and forced are time inside the engine; reuse is finding and keeping what is in the cache;
+    render is template, tokenizer and grammar; parse is reading what the model wrote;
+    idle is waiting for the engine while it did none of these. dispatch is validating, asking for approval,
+    hooks, starting calls and joining them; tool is the wall time in which at least one tool ran; append is
+    writing the history; reader is time a run waited for whoever reads its events; wall is the whole. What is
+    left is `loop_s`.
     """
 
     prefill_s: float = 0.0
@@ -151,12 +155,33 @@ class Timings:
     tool_s: float = 0.0
     wall_s: float = 0.0
     reader_s: float = 0.0
+    reuse_s: float = 0.0
+    parse_s: float = 0.0
+    idle_s: float = 0.0
+    dispatch_s: float = 0.0
+    append_s: float = 0.0
+
+    @property
+    def engine_s(self) -> float:
+        """Time on the device."""
+        return self.prefill_s + self.sampled_s + self.forced_s
 
     @property
     def loop_s(self) -> float:
         """Wall time in no other phase: the SDK's own."""
-        named = self.prefill_s + self.sampled_s + self.forced_s + self.render_s + self.tool_s
-        return self.wall_s - named - self.reader_s
+        model = self.engine_s + self.reuse_s + self.render_s + self.parse_s + self.idle_s
+        return self.wall_s - model - self.dispatch_s - self.tool_s - self.append_s - self.reader_s
+
+    def fitted(self) -> Timings:
+        """The phases made to sum to no more than the wall. What went on while the device worked is counted
+        once, as the device's: reader, idle and parse give way, in this order."""
+        fitted = self
+        for name in ("reader_s", "idle_s", "parse_s"):
+            over = -fitted.loop_s
+            if over <= 0:
+                break
+            fitted = replace(fitted, **{name: max(getattr(fitted, name) - over, 0.0)})
+        return fitted
 
     def __add__(self, other: Timings) -> Timings:
         return Timings(
@@ -167,6 +192,11 @@ class Timings:
             self.tool_s + other.tool_s,
             self.wall_s + other.wall_s,
             self.reader_s + other.reader_s,
+            self.reuse_s + other.reuse_s,
+            self.parse_s + other.parse_s,
+            self.idle_s + other.idle_s,
+            self.dispatch_s + other.dispatch_s,
+            self.append_s + other.append_s,
         )
 
 
@@ -178,22 +208,42 @@ allows nothing more, or the caller."""
 # ── what a model yields in one turn ──────────────────────────────────────────────────────────
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Base of every event. at: `time.perf_counter()` when it was made; events that differ in it alone are
+    equal."""
+
+    at: float = field(default_factory=time.perf_counter, compare=False, repr=False)
+
+
 @dataclass(frozen=True, slots=True)
-class PlanDelta:
+class Written:
+    """One token of a turn: the text it adds, "" while a character is incomplete, a special token's name.
+
+    forced: the grammar left no choice, and the model no pass. special: it is no text of the turn.
+    """
+
+    text: str
+    forced: bool = False
+    special: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PlanDelta(Event):
     """Text of the planning phase, as it comes."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class TextDelta:
+class TextDelta(Event):
     """Text of the turn, as it comes. Never splits a code point."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class CallStarted:
+class CallStarted(Event):
     """The model has committed to a call of this tool; arguments follow."""
 
     call_id: str
@@ -201,7 +251,7 @@ class CallStarted:
 
 
 @dataclass(frozen=True, slots=True)
-class CallDelta:
+class CallDelta(Event):
     """More argument text. The deltas of a call concatenate to exactly `ToolCall.arguments`."""
 
     call_id: str
@@ -209,19 +259,20 @@ class CallDelta:
 
 
 @dataclass(frozen=True, slots=True)
-class CallReady:
+class CallReady(Event):
     """The call is complete (or cut: `call.complete` says)."""
 
     call: ToolCall
 
 
 @dataclass(frozen=True, slots=True)
-class TurnEnd:
-    """Last event of a model turn."""
+class TurnEnd(Event):
+    """Last event of a model turn. written is the turn token by token, where the model counts tokens."""
 
     reason: FinishReason
     usage: Usage = field(default_factory=Usage)
     timings: Timings = field(default_factory=Timings)
+    written: tuple[Written, ...] = field(default=(), repr=False)
 
 
 ModelEvent: TypeAlias = PlanDelta | TextDelta | CallStarted | CallDelta | CallReady | TurnEnd
@@ -268,12 +319,20 @@ class ToolOutcome:
 
 
 @dataclass(frozen=True, slots=True)
-class ToolStarted:
+class TurnStarted(Event):
+    """A model is about to be asked: turns count from 1, messages is what it is shown."""
+
+    turn: int
+    messages: Sequence[Message] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolStarted(Event):
     call: ToolCall
 
 
 @dataclass(frozen=True, slots=True)
-class ToolFinished:
+class ToolFinished(Event):
     """A call's result, in the order of finishing. `error` is the exception a tool raised, with its
     traceback, for the developer; the model never sees it."""
 
@@ -289,10 +348,19 @@ StopReason: TypeAlias = Literal[
 
 
 @dataclass(frozen=True, slots=True)
-class AskedAgain:
+class AskedAgain(Event):
     """The model's answer could not be used and it was told so: `reason` is the message it reads next."""
 
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class TurnFinished(Event):
+    """A turn is over: the model has spoken and its calls have run. The phases sum to the turn's wall time."""
+
+    turn: int
+    usage: Usage
+    timings: Timings
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,10 +382,12 @@ class RunResult:
 
 
 @dataclass(frozen=True, slots=True)
-class RunFinished:
+class RunFinished(Event):
     """Last event of a run."""
 
     result: RunResult
 
 
-AgentEvent: TypeAlias = ModelEvent | ToolStarted | ToolFinished | AskedAgain | RunFinished
+AgentEvent: TypeAlias = (
+    ModelEvent | TurnStarted | ToolStarted | ToolFinished | AskedAgain | TurnFinished | RunFinished
+)

@@ -19,6 +19,8 @@ from kogagent.types import (
     ToolFinished,
     ToolStarted,
     TurnEnd,
+    TurnFinished,
+    TurnStarted,
 )
 
 
@@ -48,10 +50,20 @@ def as_json(event: AgentEvent) -> dict[str, Any]:
             }
         case AskedAgain(reason):
             return {"event": "asked_again", "reason": reason}
-        case TurnEnd(reason, usage, timings):
+        case TurnEnd(reason, usage, timings, written):
             return {
                 "event": "turn_end",
                 "reason": reason,
+                "usage": asdict(usage),
+                "timings": asdict(timings),
+                "written": [asdict(token) for token in written],
+            }
+        case TurnStarted(turn, messages):
+            return {"event": "turn_started", "turn": turn, "messages": len(messages)}
+        case TurnFinished(turn, usage, timings):
+            return {
+                "event": "turn_finished",
+                "turn": turn,
                 "usage": asdict(usage),
                 "timings": asdict(timings),
             }

@@ -27,11 +27,16 @@ def phases(usage: Usage, timings: Timings) -> tuple[Phase, ...]:
     reused = f"{usage.reused_tokens} reused" if usage.reused_tokens else ""
     steps = f"{usage.steps} steps" if usage.steps else ""
     return (
-        Phase("pre-fill", timings.prefill_s, usage.prefilled_tokens, reused),
+        Phase("pre-fill", timings.prefill_s, usage.prefilled_tokens),
+        Phase("reuse", timings.reuse_s, note=reused),
         Phase("sampled", timings.sampled_s, usage.sampled_tokens, steps),
         Phase("forced", timings.forced_s, usage.forced_tokens),
-        Phase("tool", timings.tool_s),
         Phase("render", timings.render_s),
+        Phase("parse", timings.parse_s),
+        Phase("dispatch", timings.dispatch_s),
+        Phase("tool", timings.tool_s),
+        Phase("append", timings.append_s),
+        Phase("idle", timings.idle_s),
         Phase("loop", timings.loop_s),
         Phase("reader", timings.reader_s),  # whoever reads the events: here, printing them
         Phase("whole run", timings.wall_s, usage.completion_tokens),

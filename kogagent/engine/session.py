@@ -33,7 +33,7 @@ class Counters:
     """What a stream, a session or an engine has done; they add. Seconds are time on the worker's thread.
 
     reused + prefilled ids are prompts, sampled + forced ids were emitted and taken, steps are passes of the
-    model while decoding.
+    model while decoding. reuse_s: finding a cache and cutting it to what it shares with the prompt.
     """
 
     reused: int = 0
@@ -44,6 +44,7 @@ class Counters:
     prefill_s: float = 0.0
     sampled_s: float = 0.0
     forced_s: float = 0.0
+    reuse_s: float = 0.0
 
     def __add__(self, other: Counters) -> Counters:
         return Counters(
@@ -55,6 +56,7 @@ class Counters:
             self.prefill_s + other.prefill_s,
             self.sampled_s + other.sampled_s,
             self.forced_s + other.forced_s,
+            self.reuse_s + other.reuse_s,
         )
 
 
@@ -165,7 +167,7 @@ class Session:
             self._busy = False
             self._settle(started)
             # Only the time: the ids count as reused or pre-filled when a stream asks for them.
-            self._count(Counters(prefill_s=started.seconds))
+            self._count(Counters(prefill_s=started.seconds, reuse_s=started.reuse_seconds))
 
     def stream(
         self,
@@ -301,11 +303,13 @@ class Session:
         Reads the ids as they were when the job was made: the history may be changed once it is abandoned.
         """
         ids = started.ids
+        begun = time.perf_counter()
         if self._kv is None:
             self._kv = self._shelf.take(ids[:-1], self._capacity)
         kv = self._kv
         kv.rewind(min(started.true, kv.length, len(ids) - 1))
         started.began = True
+        started.reuse_seconds = time.perf_counter() - begun
         started.reused = kv.length
         started.pending = len(ids) - kv.length
         while len(ids) - kv.length > keep:
@@ -346,7 +350,8 @@ class _Start:
         self.began = False
         self.reused = 0
         self.pending = 0
-        self.seconds = 0.0
+        self.seconds = 0.0  # of pre-filling
+        self.reuse_seconds = 0.0  # of finding a cache and cutting it to what it shares
 
 
 class SessionStream:
@@ -384,6 +389,7 @@ class SessionStream:
             prefill_s=self._started.seconds + stats.prefill_s,
             sampled_s=stats.sampled_s,
             forced_s=stats.forced_s,
+            reuse_s=self._started.reuse_seconds,
         )
 
     def __aiter__(self) -> SessionStream:

@@ -57,6 +57,11 @@ class Engine:
         return cls(EngineCore(lambda: open_backend(device, checkpoint, dtype)), tokenizer)
 
     @property
+    def name(self) -> str:
+        """What its checkpoint calls it."""
+        return self._core.spec.name
+
+    @property
     def spec(self) -> ModelSpec:
         """The model's shape."""
         return self._core.spec

@@ -15,13 +15,13 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from kogagent.chat import Chat
-from kogagent.engine.backend import TokenGrammar
+from kogagent.engine.backend import Emitted, TokenGrammar
 from kogagent.engine.engine import EngineCore
 from kogagent.engine.kv import common_prefix
 from kogagent.engine.sampling import SamplingParams
 from kogagent.engine.session import Counters, Session, SessionStream
 from kogagent.errors import InputError
-from kogagent.local.tokens import Token, TokenText
+from kogagent.local.tokens import Token, TokenText, written
 from kogagent.loop.protocols import ToolChoice, TurnRequest
 from kogagent.tokenizer import Tokenizer
 from kogagent.types import (
@@ -166,7 +166,8 @@ class ModelTurn:
         self._stream: SessionStream | None = None
         self._done = False
         self._began = time.perf_counter()
-        self._render_s = 0.0
+        self._render_s = self._parse_s = self._waited_s = 0.0
+        self._emitted: list[Emitted] = []  # the plan's last may be cut off: it was written all the same
         self._counters = Counters()
         self._said: list[str] = []
         self._answered: tuple[str, ...] = ()  # a plan that was the answer, told as both
@@ -230,7 +231,7 @@ class ModelTurn:
     async def _run_plan(self) -> None:
         assert self._stream is not None
         try:
-            batch = await self._stream.__anext__()
+            batch = await self._next(self._stream)
         except StopAsyncIteration:
             self._take_plan(self._plan.finish())
             await self._end_plan()
@@ -299,7 +300,7 @@ class ModelTurn:
     async def _run_act(self) -> None:
         assert self._stream is not None
         try:
-            batch = await self._stream.__anext__()
+            batch = await self._next(self._stream)
         except StopAsyncIteration:
             stream, self._stream = self._stream, None
             for event in self._parser.finish():
@@ -312,8 +313,20 @@ class ModelTurn:
             assert stream.reason is not None
             self._finish(stream.reason)
             return
+        began = time.perf_counter()
         for event in self._parser.feed(emitted.id for emitted in batch):
             self._tell(event)
+        self._parse_s += time.perf_counter() - began
+
+    async def _next(self, stream: SessionStream) -> list[Emitted]:
+        """The next batch of ids, and what waiting for it took."""
+        began = time.perf_counter()
+        try:
+            batch = await stream.__anext__()
+        finally:
+            self._waited_s += time.perf_counter() - began
+        self._emitted += batch
+        return batch
 
     # ── events ──
 
@@ -349,7 +362,11 @@ class ModelTurn:
                     forced_s=c.forced_s,
                     render_s=self._render_s,
                     wall_s=time.perf_counter() - self._began,
+                    reuse_s=c.reuse_s,
+                    parse_s=self._parse_s,
+                    idle_s=max(self._waited_s - c.reuse_s - c.prefill_s - c.sampled_s - c.forced_s, 0.0),
                 ),
+                written(self._model._tokenizer.vocabulary, self._emitted),
             )
         )
 

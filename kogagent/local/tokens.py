@@ -8,10 +8,12 @@ from __future__ import annotations
 import codecs
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from kogagent.engine.backend import Emitted
 from kogagent.errors import InputError
 from kogagent.spec import Vocabulary
+from kogagent.types import Written
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,21 @@ def stop_strings(stop: str | Sequence[str]) -> tuple[str, ...]:
         if not isinstance(text, str) or not text:
             raise InputError(f"stop={text!r}: a stop string must be a non-empty string")
     return out
+
+
+def written(vocabulary: Vocabulary, emitted: Iterable[Emitted]) -> tuple[Written, ...]:
+    """Emitted ids as they may be shown, special ones by their names."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    out = []
+    for one in emitted:
+        raw = vocabulary.tokens[one.id]
+        special = one.id in vocabulary.special
+        text = raw.decode("utf-8", "replace") if special else decoder.decode(raw)
+        out.append(Written(text, one.forced, special))
+    rest = decoder.decode(b"", final=True)
+    if rest:
+        out[-1] = replace(out[-1], text=out[-1].text + rest)
+    return tuple(out)
 
 
 class TokenText:

@@ -11,6 +11,7 @@ from kogagent.errors import InputError
 from kogagent.loop.channel import Channel, Nobody
 from kogagent.loop.hooks import Hooks
 from kogagent.loop.limits import Limits
+from kogagent.loop.observers import Observer, RunInfo, Watched
 from kogagent.loop.protocols import ClosingModel, Model, ModelSource, ToolChoice
 from kogagent.loop.run import Run, Setup, Sink, finish_within
 from kogagent.loop.step import Check, Invalid, Valid
@@ -38,7 +39,8 @@ class Agent:
     this type, validated; str for any text. tool_choice: "auto", "none", "required" or a tool's name, until a
     call was made. on_tool_error: "tell" the model of an exception that a tool did not mean to raise, or
     "raise" it. approve: asked before each call of a tool that needs approval, see Toolbox.
-    hooks: functions that look into the run, see Hooks. An agent keeps no state between
+    hooks: functions that look into the run, see Hooks. observers: watch every run from outside, see
+    kogagent.observe. An agent keeps no state between
     runs; any number of runs may go on at once.
     """
 
@@ -55,6 +57,7 @@ class Agent:
         on_tool_error: Literal["tell", "raise"] = "tell",
         approve: Approve | None = None,
         hooks: Hooks | None = None,
+        observers: Sequence[Observer] = (),
         name: str = "agent",
     ) -> None:
         """Raises InputError, SchemaError for what cannot be used."""
@@ -83,6 +86,10 @@ class Agent:
         if hooks is not None and not isinstance(hooks, Hooks):
             raise InputError(f"hooks={hooks!r} must be a kogagent.Hooks")
         self.hooks = Hooks() if hooks is None else hooks
+        for observer in observers:
+            if not isinstance(observer, Observer) or inspect.isclass(observer):
+                raise InputError(f"{observer!r} has no run_started(): no observer. See kogagent.Observer.")
+        self.observers = tuple(observers)
         self.name = name
         self.output_type = output_type
         self.tool_choice = tool_choice
@@ -144,9 +151,26 @@ class Agent:
         transcript.acquire()
         try:
             transcript.close_calls()
-            return await self._begin(prompt, transcript, deps, sink)
+            if not self.observers:
+                return await self._begin(prompt, transcript, deps, sink)
+            return await self._watched(prompt, transcript, deps, sink)
         finally:
             transcript.release()
+
+    async def _watched(self, prompt: str | None, transcript: Transcript, deps: Any, sink: Sink) -> RunResult:
+        """The run, shown to the observers."""
+        model = getattr(self.model, "name", None)
+        if not isinstance(model, str):
+            model = type(self.model).__name__
+        info = RunInfo(self.name, model, prompt, self.toolbox.specs, len(transcript))
+        watched = Watched(sink, self.observers, info)
+        try:
+            result = await self._begin(prompt, transcript, deps, watched)
+        except BaseException as error:
+            watched.ended(error)
+            raise
+        watched.ended(None)
+        return result
 
     async def _begin(self, prompt: str | None, transcript: Transcript, deps: Any, sink: Sink) -> RunResult:
         text = self.instructions

@@ -37,6 +37,8 @@ from kogagent.types import (
     ToolResult,
     ToolStarted,
     TurnEnd,
+    TurnFinished,
+    TurnStarted,
     Usage,
     UserMessage,
 )
@@ -90,8 +92,8 @@ class Run:
         self._turns = 0
         self._calls = 0
         self._usage = Usage()
-        self._timings = Timings()  # of the model; its wall time is not the run's
-        self._tool_s = 0.0
+        self._timings = Timings()  # of the turns; their wall time is not the run's
+        self._tool_s = self._dispatch_s = self._append_s = 0.0  # of the running turn
         self._failures: list[ToolFinished] = []
         self._asked_again = 0
         self._calls_cut = False
@@ -111,12 +113,13 @@ class Run:
             if not clock.expired():
                 raise  # the model's own
             finish = self._stopped("max_seconds")
+            self._timings += self._phases(Timings(), 0.0, 0.0)  # of the turn that was cut off
         wall = time.perf_counter() - self._started
         result = RunResult(
             finish.output,
             tuple(self._transcript.messages),
             self._usage,
-            replace(self._timings, tool_s=self._tool_s, wall_s=wall, reader_s=self._sink.waited_s),
+            replace(self._timings, wall_s=wall),
             self._turns,
             finish.reason,
             tuple(self._failures),
@@ -129,11 +132,14 @@ class Run:
             stop = limits.reached(self._turns, self._usage.completion_tokens)
             if stop is not None:
                 return self._stopped(stop)
+            began, waited = time.perf_counter(), self._sink.waited_s
             message, end = await self._turn(limits)
             left = limits.output_retries - self._asked_again
             step = decide(message, end.reason, self._setup.check, left)
             if isinstance(step, Act):
                 await self._act(step.calls)
+            self._turn_over(end, began, waited)
+            if isinstance(step, Act):
                 if limits.repeated_calls is not None and self._stale >= 2 * limits.repeated_calls:
                     return self._stopped("repeated_call")
             elif isinstance(step, AskAgain):
@@ -147,6 +153,24 @@ class Run:
                 )
             else:
                 return replace(step, reason="max_calls") if self._calls_cut else step
+
+    def _turn_over(self, end: TurnEnd, began: float, waited: float) -> None:
+        """Where the time since `began` went."""
+        timings = self._phases(end.timings, time.perf_counter() - began, self._sink.waited_s - waited)
+        self._timings += timings
+        self._tool_s = self._dispatch_s = self._append_s = 0.0
+        self._sink.put(TurnFinished(self._turns, end.usage, timings))
+
+    def _phases(self, model: Timings, wall_s: float, reader_s: float) -> Timings:
+        """Of the running turn."""
+        return replace(
+            model,
+            wall_s=wall_s,
+            reader_s=reader_s,
+            tool_s=self._tool_s,
+            dispatch_s=self._dispatch_s,
+            append_s=self._append_s,
+        ).fitted()
 
     def _stopped(self, reason: StopReason) -> Finish:
         return Finish(self._last_text if self._setup.check is None else None, reason)
@@ -182,6 +206,7 @@ class Run:
         if hooks.before_turn is not None:
             request = await settled(hooks.before_turn(request), TurnRequest, "before_turn")
             self._shown = {tool.name for tool in request.tools}
+        sink.put(TurnStarted(self._turns, request.messages))
         stream = self._setup.model.stream(request)
         try:
             async for event in stream:
@@ -205,9 +230,10 @@ class Run:
         if hooks.after_turn is not None:
             await settled(hooks.after_turn(message), type(None), "after_turn")
         self._usage += end.usage
-        self._timings += end.timings
         self._last_text = message.text
+        began = time.perf_counter()
         self._transcript.append(message)
+        self._append_s += time.perf_counter() - began
         return message, end
 
     # ── the tools ──
@@ -223,19 +249,24 @@ class Run:
         self._calls += len(allowed)
         results = {call.id: self._denied(call, limits) for call in over}
         spans: list[tuple[float, float]] = []
+        began, waited = time.perf_counter(), self._sink.waited_s
         try:
             if len(allowed) == 1:
                 await self._call(allowed[0], results, spans)
             elif allowed:
                 await self._together(allowed, results, spans, limits.parallel_calls)
         finally:
+            acted = time.perf_counter()
             for call in calls:
                 if call.id in results:
                     self._transcript.append(ToolMessage(results[call.id]))
                 else:
                     for result in self._transcript.close_calls(only=call.id):
                         self._sink.put(ToolFinished(call, result, 0.0))
-            self._tool_s += _covered(spans)
+            tool, waited = _covered(spans), self._sink.waited_s - waited
+            self._tool_s += tool
+            self._dispatch_s += max(acted - began - tool - waited, 0.0)
+            self._append_s += time.perf_counter() - acted
 
     async def _together(
         self,

@@ -27,6 +27,7 @@ from kogagent.types import (
     ToolCall,
     TurnEnd,
     Usage,
+    Written,
 )
 
 _EVENTS: dict[str, type[Any]] = {
@@ -49,7 +50,9 @@ def request_to_json(request: TurnRequest) -> dict[str, JSONValue]:
 
 def event_to_json(event: ModelEvent) -> dict[str, JSONValue]:
     """An event as plain data."""
-    return {"event": type(event).__name__, **asdict(event)}
+    fields = asdict(event)
+    del fields["at"]  # when it is played, it is made anew
+    return {"event": type(event).__name__, **fields}
 
 
 def event_from_json(value: dict[str, Any]) -> ModelEvent:
@@ -64,6 +67,7 @@ def event_from_json(value: dict[str, Any]) -> ModelEvent:
         elif kind is TurnEnd:
             fields["usage"] = Usage(**fields["usage"])
             fields["timings"] = Timings(**fields["timings"])
+            fields["written"] = tuple(Written(**token) for token in fields.get("written", ()))
         event: ModelEvent = kind(**fields)
     except (KeyError, TypeError) as error:
         raise InputError(f"{value!r} is no {kind.__name__}: {error}") from error

@@ -37,6 +37,8 @@ from kogagent import (
     ToolStarted,
     Transcript,
     TurnEnd,
+    TurnFinished,
+    TurnStarted,
     Usage,
     UserMessage,
     messages_from_json,
@@ -103,7 +105,7 @@ async def test_events_come_typed_and_in_order_and_the_union_is_closed() -> None:
                 return text
             case CallStarted() | CallReady() | ToolStarted() | ToolFinished() | TurnEnd():
                 return type(event).__name__
-            case AskedAgain() | RunFinished():
+            case AskedAgain() | RunFinished() | TurnStarted() | TurnFinished():
                 return type(event).__name__
             case _:
                 assert_never(event)
@@ -111,8 +113,9 @@ async def test_events_come_typed_and_in_order_and_the_union_is_closed() -> None:
     model = ScriptedModel(ScriptedTurn("so", (call("ls"),), plan="look"), "done", delta=2)
     names = [name(event) for event in await events_of(Agent(model, [ls]))]
     assert names == [
-        *["lo", "ok", "so", "CallStarted", "{}", "CallReady", "TurnEnd", "ToolStarted", "ToolFinished"],
-        *["do", "ne", "TurnEnd", "RunFinished"],
+        *["TurnStarted", "lo", "ok", "so", "CallStarted", "{}", "CallReady", "TurnEnd"],
+        *["ToolStarted", "ToolFinished", "TurnFinished"],
+        *["TurnStarted", "do", "ne", "TurnEnd", "TurnFinished", "RunFinished"],
     ]
 
 
@@ -581,7 +584,7 @@ async def test_a_models_error_reaches_the_caller_after_the_events_before_it() ->
     with pytest.raises(ModelError, match="NaN"):
         while True:
             seen.append(await anext(stream))
-    assert seen == [TextDelta("a")]
+    assert isinstance(seen.pop(0), TurnStarted) and seen == [TextDelta("a")]
     with pytest.raises(StopAsyncIteration):
         await anext(stream)
 
@@ -704,7 +707,7 @@ async def test_the_time_a_slow_reader_takes_is_not_the_loops() -> None:
                 await done_reading.wait()
         timings = stream.result.timings
     assert timings.reader_s > 0.04
-    assert timings.loop_s == pytest.approx(timings.wall_s - timings.reader_s - timings.tool_s)
+    assert 0 < timings.loop_s < timings.wall_s - timings.reader_s - timings.tool_s
 
 
 async def test_an_agent_asks_for_approval_and_goes_on_when_it_is_denied() -> None:

@@ -21,6 +21,7 @@ from kogagent import (
     ToolStarted,
     Transcript,
     TurnEnd,
+    TurnStarted,
     UserMessage,
 )
 from kogagent.loop.protocols import TurnRequest
@@ -102,6 +103,7 @@ async def test_a_hundred_early_breaks_leave_the_model_idle_and_memory_flat() -> 
 
     async def one() -> None:
         async with agent.stream("go") as stream:
+            assert isinstance(await anext(stream), TurnStarted)
             async for event in stream:
                 assert event == TextDelta("a")
                 break
@@ -199,6 +201,7 @@ async def test_a_stream_has_one_reader() -> None:
         return "x"
 
     async with Agent(FunctionModel(wait)).stream("go") as stream:
+        assert isinstance(await anext(stream), TurnStarted)
         first = asyncio.ensure_future(anext(stream))
         await asyncio.sleep(0)
         with pytest.raises(RuntimeError, match="one reader"):
@@ -221,6 +224,7 @@ async def test_a_reader_may_be_slow_and_deltas_wait_for_it() -> None:
 
     flood = Flood()
     async with Agent(flood).stream("go") as stream:
+        assert isinstance(await anext(stream), TurnStarted)
         await anext(stream)
         for _ in range(10):
             await asyncio.sleep(0)
