@@ -64,10 +64,8 @@ async def test_an_observer_sees_what_a_reader_sees_and_the_end() -> None:
         name="adder",
         instructions="Add.",
     )
-    read = []
     async with agent.stream("1 + 2?") as events:
-        async for event in events:
-            read.append(event)
+        read = [event async for event in events]
     (run,) = watcher.runs
     assert (run.agent, run.model, run.prompt, run.messages) == ("adder", "ScriptedModel", "1 + 2?", 0)
     assert [spec.name for spec in run.tools] == ["add"]
