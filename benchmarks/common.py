@@ -13,7 +13,9 @@ compared runs in one interleave, so that a machine that slows down slows all of 
 from __future__ import annotations
 
 import json
+import os
 import platform
+import shutil
 import statistics
 import subprocess
 import time
@@ -187,7 +189,12 @@ def _rounded(value: float) -> float:
 
 @cache
 def _commit() -> str:
-    """The commit, with "+" where package or benchmarks differ from it; "" outside a checkout."""
+    """The commit, with "+" where package or benchmarks differ from it.
+
+    Outside a checkout (a copy of the sources on another machine) what KOGAGENT_COMMIT says, "" without it.
+    """
+    if not (ROOT / ".git").exists() or shutil.which("git") is None:
+        return os.environ.get("KOGAGENT_COMMIT", "")
 
     def git(*arguments: str) -> str:
         done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)

@@ -7,6 +7,7 @@ Lanes are joined: the peer computes an ordinary transformer of the same matrices
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import torch
@@ -60,13 +61,10 @@ class _Model(nn.Module):
         self.layers = nn.ModuleList(_Layer(spec, length) for _ in range(spec.n_layers))
         self.norm = nn.RMSNorm(spec.dim, eps=spec.norm_eps)
         self.head = nn.Linear(spec.dim, spec.vocab_size, bias=False)
-        frequencies = torch.tensor(spec.rope_frequencies())
-        angles = torch.outer(torch.arange(length).float(), frequencies)
-        self.cos, self.sin, self.places = (
-            angles.cos().cuda(),
-            angles.sin().cuda(),
-            torch.arange(length).cuda(),
-        )
+        frequencies = torch.tensor(spec.rope_frequencies(), dtype=torch.float32)
+        places = torch.arange(length)
+        angles = torch.outer(places.float(), frequencies)
+        self.cos, self.sin, self.places = angles.cos(), angles.sin(), places
 
     def forward(self, token: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
         x = self.embed(token)
@@ -80,9 +78,15 @@ class _Model(nn.Module):
         return out
 
 
-def make_step(spec: ModelSpec, length: int = 1024) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
-    """(token [1, 1], position [1]) -> token, compiled and warm. FP16 on the current GPU."""
-    model = _Model(spec, length).half().cuda().eval()
+def make_step(spec: ModelSpec, length: int) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
+    """(token [1, 1], position [1]) -> token, compiled and warm; positions below `length`. FP16 on the GPU."""
+    default = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float16)
+    try:
+        with torch.device("cuda"):
+            model = _Model(spec, length).eval()
+    finally:
+        torch.set_default_dtype(default)
     step: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] = torch.compile(
         model, mode="max-autotune", fullgraph=True
     )
@@ -90,3 +94,21 @@ def make_step(spec: ModelSpec, length: int = 1024) -> Callable[[torch.Tensor, to
     for at in range(6):
         token = step(token, torch.tensor([at], device="cuda")).clone()
     return step
+
+
+def decode_run(spec: ModelSpec, context: int, tokens: int) -> Callable[[], float]:
+    """A run of `tokens` steps from position `context` on; tokens a second."""
+    step = make_step(spec, context + tokens + 1)
+
+    def run() -> float:
+        token = torch.ones((1, 1), dtype=torch.long, device="cuda")
+        at = torch.tensor([context], device="cuda")
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        for _ in range(tokens):
+            token = step(token, at).clone()
+            at = at + 1
+        torch.cuda.synchronize()
+        return tokens / (time.perf_counter() - start)
+
+    return run

@@ -1,85 +1,39 @@
-"""Decoding at batch 1 on one GPU: the resident kernel beside the stream alone and torch.compile, in one run.
+"""Decoding at batch 1 on one GPU: engine.stream beside the bare kernel, the limit and peers.
 
-    python -m benchmarks.decode_cuda [--shape NAME ...] [--context N ...] [--tokens N] [--peers] [--dry]
+    python -m benchmarks.decode_cuda [--shape NAME ...] [--context N ...] [--tokens N] [--gaps N] [--dry]
+                                     [--peers NAME ...] [--peer-seconds S]
 
 Shapes are those of known models with random weights of the right spread. The limit is measured in the
-same rounds: the same tapes through the same ring, no product and no exchange. The figure is a segment of
-the kernel, sampling at temperature 1, from before its launch to its last token in the host's hands.
+same rounds: the same tapes through the same ring, no product and no exchange. The figure is engine.stream(),
+sampling at temperature 1, from its first token in the consumer's hands to its last. "bare kernel" is
+the rate of a segment from its launch to its last token, drained without an engine. Peers run in processes of
+their own and take turns with us; one that is not ready in its time is named and left out.
 """
 
 from __future__ import annotations
 
 import argparse
-import dataclasses
+import asyncio
+import itertools
+import statistics
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
+import numpy as np
 import torch
 
-from benchmarks.common import Record, append, interleave, make_record, show
-from kogagent.engine.backends.cuda import kernel_steps
+from benchmarks.common import Figure, Record, append, interleave, make_record, show
+from benchmarks.peer_process import PEERS, PeerFailed, PeerProcess
+from benchmarks.shapes import SHAPES
+from kogagent.engine.backends.cuda import CudaBackend, kernel_steps
+from kogagent.engine.engine import EngineCore
+from kogagent.engine.sampling import SamplingParams
 from kogagent.kernels.monokernel import Monokernel, Segment, Token
 from kogagent.kernels.pack import plan
-from kogagent.spec import LANEFORMER_2B, ModelSpec
-
-SHAPES = {
-    spec.name: spec
-    for spec in (
-        dataclasses.replace(LANEFORMER_2B, head="vocab_parallel"),
-        ModelSpec(
-            name="llama-3.2-1b",
-            vocab_size=128256,
-            dim=2048,
-            n_layers=16,
-            n_heads=32,
-            n_kv_heads=8,
-            head_dim=64,
-            ffn_dim=8192,
-            context=8192,
-            rope_theta=5e5,
-            tied_head=True,
-        ),
-        ModelSpec(
-            name="qwen3-0.6b",
-            vocab_size=151936,
-            dim=1024,
-            n_layers=28,
-            n_heads=16,
-            n_kv_heads=8,
-            head_dim=128,
-            ffn_dim=3072,
-            context=8192,
-            rope_theta=1e6,
-            qk_norm=True,
-            tied_head=True,
-        ),
-        ModelSpec(
-            name="smollm2-135m",
-            vocab_size=49152,
-            dim=576,
-            n_layers=30,
-            n_heads=9,
-            n_kv_heads=3,
-            head_dim=64,
-            ffn_dim=1536,
-            context=8192,
-            rope_theta=1e5,
-            tied_head=True,
-        ),
-        ModelSpec(
-            name="llama-2-7b",
-            vocab_size=32000,
-            dim=4096,
-            n_layers=32,
-            n_heads=32,
-            n_kv_heads=32,
-            head_dim=128,
-            ffn_dim=11008,
-            context=4096,
-        ),
-    )
-}
+from kogagent.local.engine import Engine
+from kogagent.spec import ModelSpec, Vocabulary
+from kogagent.tokenizer import Tokenizer
 
 
 def random_on_device(spec: ModelSpec, seed: int = 0) -> dict[str, torch.Tensor]:
@@ -113,6 +67,79 @@ def random_cache(spec: ModelSpec) -> torch.Tensor:
     return torch.randn(shape, dtype=torch.float16, device="cuda")
 
 
+class NumberTokenizer:
+    """What an Engine asks of a tokenizer, for a model without one: its text is ids in decimals."""
+
+    def __init__(self, vocab_size: int) -> None:
+        tokens = tuple(b"%d " % i for i in range(vocab_size))
+        self.vocabulary = Vocabulary(tokens, frozenset(), ())  # no end: a stream has all its tokens
+        self.prompt_prefix: tuple[int, ...] = ()
+
+    def encode(self, text: str) -> list[int]:
+        return [int(word) for word in text.split()]
+
+
+class Loaded:
+    """One shape on the card: an engine, and the kernel that it owns for runs without it."""
+
+    def __init__(self, spec: ModelSpec) -> None:
+        made: list[CudaBackend] = []
+
+        def make() -> CudaBackend:
+            made.append(CudaBackend(spec, random_on_device(spec)))
+            return made[0]
+
+        core = EngineCore(make, kept_caches=1)
+        self.spec = spec
+        self.engine = Engine(core, cast(Tokenizer, NumberTokenizer(spec.vocab_size)))
+        self.kernel = made[0].kernel()
+        self.cache = random_cache(spec)
+        self._seeds = itertools.count()
+        self._rng = np.random.default_rng()
+
+    def bare(self, context: int, tokens: int) -> float:
+        """One segment without the engine; tokens a second."""
+        start = time.perf_counter()
+        out = run_segment(self.kernel, self.cache, context, tokens, next(self._seeds))
+        elapsed = time.perf_counter() - start
+        if len(out) != tokens:
+            raise RuntimeError(f"the segment emitted {len(out)} of {tokens} tokens")
+        return tokens / elapsed
+
+    def stream(self, context: int, tokens: int) -> float:
+        """engine.stream() over a fresh prompt; tokens a second after the first."""
+        prompt = " ".join(map(str, self._rng.integers(0, self.spec.vocab_size, context)))
+        sampling = SamplingParams(temperature=1.0, seed=next(self._seeds))
+
+        async def consume() -> list[float]:
+            stream = self.engine.stream(prompt, sampling=sampling, max_tokens=tokens)
+            return [time.perf_counter() async for _ in stream]
+
+        times = asyncio.run(consume())
+        if len(times) != tokens:
+            raise RuntimeError(f"the stream gave {len(times)} of {tokens} tokens")
+        with_first = sum(at - times[0] < 100e-6 for at in times)  # tokens that the first wake-up brought
+        return (tokens - with_first) / (times[-1] - times[0])
+
+    def gaps(self, context: int, tokens: int) -> list[float]:
+        """Seconds between tokens as they reach the host, over segments of this context's room."""
+        out: list[float] = []
+        while len(out) < tokens:
+            count = min(tokens - len(out), self.spec.context - context, 2000)
+            segment = Segment([1], context, max_tokens=max(count, 2), temperature=1.0, seed=next(self._seeds))
+            self.kernel.launch(segment, self.cache)
+            arrived: list[float] = []
+            while self.kernel.busy:
+                found = self.kernel.drain()
+                now = time.perf_counter()
+                arrived += [now] * len(found)
+            out += [b - a for a, b in itertools.pairwise(arrived)]
+        return out
+
+    def close(self) -> None:
+        self.engine.close()
+
+
 def run_segment(kernel: Monokernel, kv: torch.Tensor, context: int, tokens: int, seed: int) -> list[Token]:
     """One segment at a context, drained as it comes."""
     kernel.launch(Segment([1], context, max_tokens=tokens, temperature=1.0, seed=seed), kv)
@@ -122,94 +149,118 @@ def run_segment(kernel: Monokernel, kv: torch.Tensor, context: int, tokens: int,
     return out
 
 
-def kernel_run(kernel: Monokernel, kv: torch.Tensor, context: int, tokens: int) -> Callable[[], float]:
-    """A run of one segment; tokens a second."""
-    seeds = iter(range(1 << 30))
-
-    def run() -> float:
-        start = time.perf_counter()
-        out = run_segment(kernel, kv, context, tokens, next(seeds))
-        elapsed = time.perf_counter() - start
-        if len(out) != tokens:
-            raise RuntimeError(f"the segment emitted {len(out)} of {tokens} tokens")
-        return tokens / elapsed
-
-    return run
-
-
-def compiled_run(spec: ModelSpec, context: int, tokens: int) -> Callable[[], float]:
-    """torch.compile max-autotune with a static cache and CUDA graphs over a Llama of this shape."""
-    from benchmarks.compiled_peer import make_step
-
-    step = make_step(spec)
-    position = torch.tensor([context], device="cuda")
-
-    def run() -> float:
-        token = torch.ones((1, 1), dtype=torch.long, device="cuda")
-        torch.cuda.synchronize()
-        start = time.perf_counter()
-        at = position
-        for _ in range(tokens):
-            token = step(token, at).clone()
-            at = at + 1
-        torch.cuda.synchronize()
-        return tokens / (time.perf_counter() - start)
-
-    return run
-
-
-def measure(spec: ModelSpec, contexts: Sequence[int], tokens: int, repeats: int, peers: bool) -> list[Record]:
-    """Records of one shape at every context, the limit and peers in the same rounds."""
-    kernel, kv = make_kernel(spec, random_on_device(spec)), random_cache(spec)
+def measure(
+    spec: ModelSpec,
+    contexts: Sequence[int],
+    tokens: int,
+    repeats: int,
+    peers: Sequence[str] = (),
+    *,
+    peer_seconds: float = 120.0,
+    gaps: int = 0,
+) -> list[Record]:
+    """Records of one shape at every context, limit and peers in the same rounds. Peers run at the first."""
+    loaded = Loaded(spec)
     records = []
-    for context in contexts:
-        runs = {
-            "limit": lambda: 1.0 / kernel.stream_only(50),
-            "ours": kernel_run(kernel, kv, context, tokens),
+    for index, context in enumerate(contexts):
+        children, missing = _start(peers if index == 0 else (), spec, context, tokens, peer_seconds)
+        runs: dict[str, Callable[[], float]] = {
+            "limit": lambda: 1.0 / loaded.kernel.stream_only(50),
+            "stream": lambda at=context: loaded.stream(at, tokens),  # type: ignore[misc]
+            "bare kernel": lambda at=context: loaded.bare(at, tokens),  # type: ignore[misc]
         }
-        if peers:
-            runs["torch.compile"] = compiled_run(spec, context, tokens)
-        figures = interleave(runs, repeats)
-        limit, ours = figures.pop("limit"), figures.pop("ours")
+        runs |= {name: child.run for name, child in children.items()}
+        try:
+            figures = interleave(runs, repeats)
+        finally:
+            for child in children.values():
+                child.close()
+        limit, ours = figures.pop("limit"), figures.pop("stream")
         needed = spec.streamed_bytes() + spec.kv_bytes(context + tokens // 2)
-        layout = kernel.layout
+        layout = loaded.kernel.layout
+        case = f"{spec.name}/fp16/ctx{context}"
+        note = (
+            f"{needed / 1e6:.1f} MB a token, {ours.value * needed / 1e12:.2f} TB/s "
+            f"({ours.value * needed / DATASHEET:.0%} of the datasheet's 4.8), random weights, "
+            f"{layout.lanes} x {layout.group} blocks, ring {layout.stages} x {layout.stage_bytes} B, "
+            f"{tokens} tokens a repeat; the limit streams the weights alone"
+        )
+        note += "".join(f"; could not run: {why}" for why in missing)
         records.append(
             make_record(
-                "decode",
-                f"{spec.name}/fp16/ctx{context}",
-                "cuda",
-                "tok_s",
-                ours,
-                limit=limit,
-                peers=figures,
-                device="cuda",
-                note=f"{needed / 1e6:.1f} MB a token, {ours.value * needed / 1e12:.2f} TB/s, random weights, "
-                f"{layout.lanes} x {layout.group} blocks, ring {layout.stages} x {layout.stage_bytes} B, "
-                f"{tokens} tokens a repeat; the limit streams the weights alone",
+                "decode", case, "cuda", "tok_s", ours, limit=limit, peers=figures, device="cuda", note=note
             )
         )
+        if gaps and index == 0:
+            records.append(_gap_record(case, loaded.gaps(context, gaps)))
+    loaded.close()
     return records
+
+
+DATASHEET = 4.8e12
+"""Bytes a second of an H200's memory, as its maker states."""
+
+
+def _start(
+    peers: Sequence[str], spec: ModelSpec, context: int, tokens: int, seconds: float
+) -> tuple[dict[str, PeerProcess], list[str]]:
+    """The peers that got ready, and why the others did not."""
+    ready, missing = {}, []
+    for peer in peers:
+        try:
+            ready[peer] = PeerProcess(peer, spec.name, context, tokens, seconds)
+        except PeerFailed as error:
+            print(f"could not run: {error}", flush=True)
+            missing.append(str(error))
+    return ready, missing
+
+
+def _gap_record(case: str, gaps: Sequence[float]) -> Record:
+    """The 99th percentile over the median, of five equal parts of the gaps."""
+    parts = np.array_split(np.asarray(gaps), 5)
+    ratios = [float(np.quantile(part, 0.99) / np.median(part)) for part in parts]
+    middle = statistics.median(gaps) * 1e6
+    note = (
+        f"{len(gaps)} gaps in five parts, median {middle:.1f} µs, p99 {np.quantile(gaps, 0.99) * 1e6:.1f}, "
+        f"most {max(gaps) * 1e6:.0f} µs"
+    )
+    figure = Figure(tuple(ratios))
+    return make_record("decode", case, "cuda", "gap_p99_over_median", figure, device="cuda", note=note)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.decode_cuda", description=(__doc__ or "").split("\n")[0]
     )
-    parser.add_argument("--shape", nargs="+", choices=sorted(SHAPES), default=sorted(SHAPES))
+    parser.add_argument("--shape", nargs="+", choices=sorted(SHAPES), default=list(SHAPES))
     parser.add_argument("--context", type=int, nargs="+", default=[512, 3500])
     parser.add_argument("--tokens", type=int, default=200)
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--peers", action="store_true", help="torch.compile too; minutes a shape")
+    parser.add_argument("--peers", nargs="*", choices=sorted(PEERS), default=[])
+    parser.add_argument("--peer-seconds", type=float, default=120.0, help="a peer's time to get ready")
+    parser.add_argument("--gaps", type=int, default=0, help="tokens whose gaps are measured, first context")
     parser.add_argument("--dry", action="store_true", help="print the figures without recording them")
     options = parser.parse_args(arguments)
     records: list[Record] = []
-    with torch.inference_mode():
-        for name in options.shape:
-            found = measure(SHAPES[name], options.context, options.tokens, options.repeats, options.peers)
-            records += found
-            torch.cuda.empty_cache()
-            if not options.dry:
-                append(found)
+    for name in options.shape:
+        try:
+            found = measure(
+                SHAPES[name],
+                options.context,
+                options.tokens,
+                options.repeats,
+                options.peers,
+                peer_seconds=options.peer_seconds,
+                gaps=options.gaps,
+            )
+        except torch.cuda.OutOfMemoryError as error:
+            print(f"{name} could not run: {error}", flush=True)
+            continue
+        records += found
+        show(found)
+        torch.cuda.empty_cache()
+        if not options.dry:
+            append(found)
     show(records)
 
 

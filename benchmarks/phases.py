@@ -1,19 +1,26 @@
 """Where a token's time goes: microseconds of each phase, least, mean and most over the blocks.
 
-    python -m benchmarks.phases [--shape NAME] [--context N] [--tokens N]
+    python -m benchmarks.phases [--shape NAME] [--context N] [--tokens N] [--dry]
 
 Cycles of the first thread of each block; what they are in time comes from the segment's own wall time.
 The kernel is built with its counters on and is a few percent slower than the one that is measured elsewhere.
-"ring" is the part of the products spent waiting for weights.
+"ring" is the part of the products spent waiting for weights. A record is one phase: its mean over the blocks
+in five segments, the range over the blocks in its note.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from benchmarks.decode_cuda import SHAPES, make_kernel, random_cache, random_on_device, run_segment
+import numpy as np
+import numpy.typing as npt
+
+from benchmarks.common import Figure, Record, append, make_record
+from benchmarks.decode_cuda import make_kernel, random_cache, random_on_device, run_segment
+from benchmarks.shapes import SHAPES
+from kogagent.kernels.monokernel import Monokernel
 
 PHASES = {
     "stream to qkv": 0,
@@ -34,27 +41,60 @@ PHASES = {
 }
 
 
+REPEATS = 5
+
+
+def measure(
+    kernel: Monokernel, run: Callable[[int], int]
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """(microseconds a token by repeat, block and slot; by repeat) of segments that `run(seed)` decodes."""
+    whole = [slot for name, slot in PHASES.items() if not name.startswith(" ")]
+    times, tokens = [], []
+    for seed in range(2 + REPEATS):  # clocks and caches are warm after two
+        start = time.perf_counter()
+        count = run(seed)
+        elapsed = time.perf_counter() - start
+        cycles = kernel.profile()
+        times.append(cycles / count * (elapsed / cycles[:, whole].sum(1).mean()) * 1e6)
+        tokens.append(elapsed / count * 1e6)
+    return np.stack(times[2:]), np.asarray(tokens[2:])
+
+
+def records(case: str, times: npt.NDArray[np.float64], tokens: npt.NDArray[np.float64]) -> list[Record]:
+    """One record a phase, and one of the whole token."""
+    out = []
+    for name, slot in PHASES.items():
+        column = times[:, :, slot]
+        note = f"over the blocks {column.min():.1f} to {column.max():.1f} us"
+        figure = Figure(tuple(column.mean(1).tolist()))
+        of = name.strip()
+        out.append(make_record("phases", f"{case}/{of}", "cuda", "us", figure, device="cuda", note=note))
+    whole = Figure(tuple(tokens.tolist()))
+    out.append(make_record("phases", f"{case}/token", "cuda", "us", whole, device="cuda", note="counters on"))
+    return out
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.phases", description="Time a token by phase.")
     parser.add_argument("--shape", choices=sorted(SHAPES), default="laneformer-2b")
     parser.add_argument("--context", type=int, default=512)
     parser.add_argument("--tokens", type=int, default=200)
+    parser.add_argument("--dry", action="store_true", help="print the figures without recording them")
     options = parser.parse_args(arguments)
     spec = SHAPES[options.shape]
     kernel, kv = make_kernel(spec, random_on_device(spec), profile=True), random_cache(spec)
-    for seed in range(3):  # the last counts: clocks and caches are warm by then
-        start = time.perf_counter()
-        count = len(run_segment(kernel, kv, options.context, options.tokens, seed))
-        elapsed = time.perf_counter() - start
-    cycles = kernel.profile()
-    whole = [slot for name, slot in PHASES.items() if not name.startswith(" ")]
-    megahertz = cycles[:, whole].sum(1).mean() / elapsed / 1e6
-    times = cycles / count / megahertz
-    micros = elapsed / count * 1e6
-    print(f"{spec.name}, context {options.context}, µs a token: {micros:.1f} in all, {megahertz:.0f} MHz")
+    times, tokens = measure(
+        kernel, lambda seed: len(run_segment(kernel, kv, options.context, options.tokens, seed))
+    )
+    print(
+        f"{spec.name}, context {options.context}, us a token: {np.median(tokens):.1f} in all; "
+        "least, mean, most over the blocks"
+    )
     for name, slot in PHASES.items():
-        column = times[:, slot]
+        column = times[:, :, slot]
         print(f"{name:32s} {column.min():8.1f} {column.mean():8.1f} {column.max():8.1f}")
+    if not options.dry:
+        append(records(f"{spec.name}/fp16/ctx{options.context}", times, tokens))
 
 
 if __name__ == "__main__":

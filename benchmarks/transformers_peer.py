@@ -17,10 +17,21 @@ def transformers_twin(spec: ModelSpec, tensors: Mapping[str, torch.Tensor], dtyp
 
     Raises ConfigError for a spec that none of its Llama family can be: lanes, windows on some layers only.
     """
-    import transformers
-
     if spec.lanes > 1 or spec.residual != "standard" or any(spec.windows):
         raise ConfigError(f"transformers has no twin of {spec.name!r}: lanes, ladder or windows")
+    model = _make(spec).to(dtype).eval()
+    own_names = names(spec)
+    state = {own_names[name]: _halves(spec, name, tensor).to(dtype) for name, tensor in tensors.items()}
+    if spec.tied_head:
+        state["lm_head.weight"] = state["model.embed_tokens.weight"]
+    model.load_state_dict(state)
+    return model
+
+
+def _make(spec: ModelSpec) -> Any:
+    """The causal LM of transformers with this shape, its weights still random."""
+    import transformers
+
     family = "Qwen2" if spec.qkv_bias else "Qwen3" if spec.qk_norm else "Llama"
     rope: dict[str, Any] = {"rope_type": "default", "rope_theta": spec.rope_theta}
     if spec.rope_scaling is not None:
@@ -47,13 +58,7 @@ def transformers_twin(spec: ModelSpec, tensors: Mapping[str, torch.Tensor], dtyp
         eos_token_id=None,
         pad_token_id=None,
     )
-    model = getattr(transformers, f"{family}ForCausalLM")(config).to(dtype).eval()
-    own_names = names(spec)
-    state = {own_names[name]: _halves(spec, name, tensor).to(dtype) for name, tensor in tensors.items()}
-    if spec.tied_head:
-        state["lm_head.weight"] = state["model.embed_tokens.weight"]
-    model.load_state_dict(state)
-    return model
+    return getattr(transformers, f"{family}ForCausalLM")(config)
 
 
 def _halves(spec: ModelSpec, name: str, tensor: torch.Tensor) -> torch.Tensor:
@@ -65,3 +70,14 @@ def _halves(spec: ModelSpec, name: str, tensor: torch.Tensor) -> torch.Tensor:
         split = tensor.reshape(-1, spec.head_dim // 2, 2, *tensor.shape[1:])
         tensor = split.transpose(1, 2).reshape(tensor.shape)
     return tensor
+
+
+def random_twin(spec: ModelSpec) -> Any:
+    """A causal LM of this shape with random FP16 weights, made on the GPU; lanes are joined, windows full."""
+    default = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float16)
+    try:
+        with torch.device("cuda"):
+            return _make(spec).eval()
+    finally:
+        torch.set_default_dtype(default)
