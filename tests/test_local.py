@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import subprocess
+import sys
 import threading
 import tracemalloc
 from collections.abc import Iterator, Sequence
@@ -314,7 +316,8 @@ async def test_backends_agree_on_what_is_drawn(model: Path, engine: Engine) -> N
     assert np.allclose([t.logprob for t in got], [t.logprob for t in expected], atol=1e-3)
 
 
-def test_models_are_found_by_name_or_path_and_the_rest_is_refused_with_what_is_known(model: Path) -> None:
+def test_models_are_found_by_name_or_path_and_the_rest_is_refused_with_what_is_known(tmp_path: Path) -> None:
+    model = write_tiny_model(tmp_path / "m")
     assert find_model(model) == model
     assert set(known_models()) == {"laneformer-nano", "smollm2-135m"}
     with pytest.raises(InputError, match=r"no model 'gpt-9'.*'laneformer-nano', 'smollm2-135m'"):
@@ -323,8 +326,26 @@ def test_models_are_found_by_name_or_path_and_the_rest_is_refused_with_what_is_k
         find_model(None)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="device='tpu'"):
         Engine.load(model, device="tpu")
+    (model / "config.json").unlink()  # a wrong option is found out before the files are looked at
     with pytest.raises(InputError, match="dtype='int3'"):
         Engine.load(model, device="cpu", dtype="int3")
+
+
+def test_a_wrong_name_or_option_is_found_out_without_torch() -> None:
+    code = (
+        "import sys\n"
+        "from kogagent import Engine, InputError\n"
+        "for name, options in (('gpt-9', {}), ('.', {'device': 'tpu'}), ('.', {'dtype': 'int3'})):\n"
+        "    try:\n"
+        "        Engine.load(name, **options)\n"
+        "    except InputError as error:\n"
+        "        print(error)\n"
+        "print('torch' in sys.modules)\n"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    lines = out.splitlines()
+    assert len(lines) == 4 and "no model 'gpt-9'" in lines[0] and "int3" in lines[2]
+    assert lines[3] == "False"
 
 
 def test_a_tokenizer_wider_than_its_model_is_refused(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The commands: demo, chat, run, doctor, serve. Knows arguments and exit codes; runs nothing itself."""
+"""The commands, but for those of serve.py. Knows arguments and exit codes; runs nothing itself."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from kogagent.cli import serve
+from kogagent.cli.options import Device, Dtype, Model
 
 app = typer.Typer(
     name="kogagent",
@@ -18,8 +19,6 @@ app = typer.Typer(
 )
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON object an event, for machines.")]
-Device = Annotated[str, typer.Option(help="auto, cuda, cpu or reference.")]
-Dtype = Annotated[str, typer.Option(help="auto, float32, float16 or bfloat16.")]
 MaxTokens = Annotated[int, typer.Option(help="Tokens a turn may take.")]
 Temperature = Annotated[float, typer.Option(help="0 is greedy.")]
 Seed = Annotated[int, typer.Option(help="Of the sampler: the same seed, the same text.")]
@@ -41,7 +40,7 @@ def demo(
 
 @app.command()
 def chat(
-    model: Annotated[str, typer.Argument(help="A known name, a checkpoint directory or a .gguf file.")],
+    model: Model,
     system: Annotated[str, typer.Option(help="The system message.")] = "",
     device: Device = "auto",
     dtype: Dtype = "auto",
@@ -60,7 +59,7 @@ def chat(
 
 @app.command()
 def run(
-    model: Annotated[str, typer.Argument(help="A known name, a checkpoint directory or a .gguf file.")],
+    model: Model,
     task: Annotated[str, typer.Argument(help="What to do.")],
     tools: Annotated[
         list[str] | None, typer.Option(help="module:function, module:object or module; may be repeated.")

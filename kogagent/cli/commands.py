@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from kogagent.cli import loading
 from kogagent.cli.live import View, open_view
-from kogagent.errors import InputError, KogagentError
+from kogagent.errors import DeviceError, InputError, KogagentError
 
 if TYPE_CHECKING:
     from kogagent.engine.sampling import SamplingParams
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kogagent.loop.stream import AgentStream
 
 DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+_LINE_BYTES = 1 << 20
 
 
 def demo(ask: str, model: str, *, device: str, dtype: str, json: bool) -> int:
@@ -97,23 +98,45 @@ def chat(
 
 
 async def _talk(agent: Agent, view: View, name: str) -> int:
+    """Answer line after line. A line that cannot be answered is told and forgotten: the conversation goes on
+    without it. From a pipe, the exit code is that of the first such line."""
     from kogagent.loop.transcript import Transcript
 
     asked = sys.stdin.isatty()
     if asked:
         print(f"{name}; an empty line ends it", file=sys.stderr)  # noqa: T201
-    transcript = Transcript()
+    transcript, code = Transcript(), DONE
     while True:
         if asked:
             print("> ", end="", file=sys.stderr, flush=True)  # noqa: T201
-        line = (await asyncio.to_thread(sys.stdin.readline)).strip()
-        if not line:
-            return DONE
-        if not asked:
-            view.question(line, name)
-        code = await _watch(agent.stream(line, history=transcript), view)
-        if code != DONE:
-            return code
+        before = transcript.fork()
+        try:
+            line = await asyncio.to_thread(_line)
+            if not line:
+                return DONE if asked else code
+            if not asked:
+                view.question(line, name)
+            ended = await _watch(agent.stream(line, history=transcript), view)
+            code = code or ended
+        except DeviceError:
+            raise  # the engine is closed: nothing can be answered any more
+        except KogagentError as error:
+            view.error(error)
+            transcript, code = before, code or _code(error)
+
+
+def _line() -> str:
+    """The next line of standard input without white space around it, "" at its end. InputError for what is
+    no text, or too much of it; the next call reads the line after it."""
+    raw = sys.stdin.buffer.readline(_LINE_BYTES + 1)
+    if len(raw) > _LINE_BYTES:
+        while raw and not raw.endswith(b"\n"):
+            raw = sys.stdin.buffer.readline(_LINE_BYTES)
+        raise InputError(f"the line is longer than {_LINE_BYTES} bytes and was left out. Send less at once.")
+    try:
+        return raw.decode("utf-8").strip()
+    except UnicodeDecodeError as error:
+        raise InputError(f"the line is not UTF-8 and was left out ({error}). Send UTF-8 text.") from None
 
 
 async def _watch(stream: AgentStream, view: View) -> int:
@@ -148,11 +171,12 @@ def _guarded(work: Callable[[View], Coroutine[Any, Any, int]], *, json: bool) ->
     view = open_view(as_json=json)
     try:
         return asyncio.run(work(view))
-    except InputError as error:
-        view.error(error)
-        return BAD_INPUT
     except KogagentError as error:
         view.error(error)
-        return FAILED
+        return _code(error)
     except KeyboardInterrupt:
         return INTERRUPTED
+
+
+def _code(error: KogagentError) -> int:
+    return BAD_INPUT if isinstance(error, InputError) else FAILED

@@ -14,17 +14,25 @@ from dataclasses import asdict, dataclass
 from rich.console import Console
 
 _PACKAGES = {
-    "torch": "the cpu and reference backends",
+    "torch": "the torch and reference backends, and reading checkpoints",
     "numpy": "arrays",
     "safetensors": "reading checkpoints",
     "tokenizers": "text to tokens",
     "jinja2": "chat templates",
     "pydantic": "tool schemas",
-    "gguf": "reading .gguf files: pip install 'kogagent[gguf]'",
-    "cupy": "the cuda backend: pip install 'kogagent[cuda]'",
-    "triton": "the cuda backend: pip install 'kogagent[cuda]'",
     "llguidance": "the grammar's tests",
 }
+_EXTRAS = {
+    "gguf": ("gguf", "reading .gguf files"),
+    "cupy": ("cuda", "the cuda backend"),
+    "triton": ("cuda", "the cuda backend"),
+    "cuda-bindings": ("cuda", "the cuda backend"),
+    "nvidia-cuda-nvrtc": ("cuda", "the cuda backend"),
+    "starlette": ("server", "kogagent serve"),
+    "uvicorn": ("server", "kogagent serve"),
+    "mcp": ("mcp", "kogagent.mcp and kogagent mcp-serve"),
+}
+"""Package: the extra that brings it, and what it is needed for."""
 _DISTRIBUTIONS = {"cupy": ("cupy-cuda13x", "cupy-cuda12x", "cupy")}
 
 
@@ -60,7 +68,16 @@ def examine() -> Examination:
     )
     return Examination(
         system=_system(),
-        packages=tuple(_package(name, use) for name, use in _PACKAGES.items()),
+        packages=tuple(
+            _package(name, use)
+            for name, use in (
+                *_PACKAGES.items(),
+                *(
+                    (name, f"{use}: pip install 'kogagent[{extra}]'")
+                    for name, (extra, use) in _EXTRAS.items()
+                ),
+            )
+        ),
         devices=(_cpu(), *_gpus()),
         backends=backends,
         models=tuple(

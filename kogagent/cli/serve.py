@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kogagent.cli.options import Device, Dtype, Model
 from kogagent.errors import InputError, KogagentError, MissingExtraError
 
 if TYPE_CHECKING:
@@ -23,14 +24,14 @@ def register(app: typer.Typer) -> None:
 
 
 def serve(
-    model: Annotated[str, typer.Argument(help="A known name, a checkpoint directory or a .gguf file.")],
+    model: Model,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[
         int, typer.Option(help="The port to listen on; 0 for a free one.", min=0, max=65535)
     ] = 8000,
     name: Annotated[str, typer.Option(help="What clients call the model.")] = "",
-    device: Annotated[str, typer.Option(help="auto, cuda, cpu or reference.")] = "auto",
-    dtype: Annotated[str, typer.Option(help="auto, float32, float16 or bfloat16.")] = "auto",
+    device: Device = "auto",
+    dtype: Dtype = "auto",
     temperature: Annotated[float, typer.Option(help="Of requests that name none.")] = 1.0,
     max_running: Annotated[int, typer.Option(help="Requests that generate at once; more wait.")] = 4,
 ) -> None:

@@ -38,16 +38,18 @@ class Engine:
     def load(cls, name_or_path: str | Path, *, device: str = "auto", dtype: str = "auto") -> Engine:
         """Load a model: a known name, a checkpoint directory, or a .gguf file. Blocks until it is ready.
 
-        device: "auto", "cuda", "cpu" or "reference". dtype: "auto", or what that device takes. Raises
-        InputError that lists the known names, ConfigError naming what is wrong with the files,
-        MissingExtraError for a package that is not installed.
+        device: "auto", "cpu", or a backend by name: "cuda", "native", "torch", "reference". dtype: "auto", or
+        what that backend takes. Raises InputError that lists the known names, ConfigError naming what is
+        wrong with the files, MissingExtraError for a package that is not installed.
         """
         from kogagent.engine.backends import open_backend, resolve
+
+        # Options first: a wrong one is found out before torch is imported and the files are read.
+        path = find_model(name_or_path)
+        resolve(device, dtype)
         from kogagent.engine.grammar.trie import trie_of
         from kogagent.engine.weights import load_checkpoint
 
-        path = find_model(name_or_path)
-        resolve(device)  # before the files are read
         tokenizer = Tokenizer.load(path)
         checkpoint = load_checkpoint(path)
         width, words = checkpoint.spec.vocab_size, len(tokenizer.vocabulary)
@@ -72,7 +74,7 @@ class Engine:
 
     @property
     def backend_name(self) -> str:
-        """ "cuda", "cpu" or "reference"."""
+        """Which backend runs: "cuda", "native", "torch" or "reference"."""
         return self._core.backend_name
 
     @property

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from kogagent.errors import ConfigError
-from kogagent.tokenizer.gguf_metadata import read_metadata
+from kogagent.gguf_header import read_header
 from kogagent.tokenizer.source import END_NAMES, Added, Source, is_tag
 
 _NORMAL, _UNKNOWN, _CONTROL, _USER, _UNUSED, _BYTE = range(1, 7)  # tokenizer.ggml.token_type
@@ -49,7 +49,7 @@ def read_gguf(path: Path) -> Source:
     Raises ConfigError for a file that is truncated or has no tokenizer, and for a tokenizer model or a
     pre-tokenizer that is not known.
     """
-    values = _Values(read_metadata(path), path)
+    values = _Values(read_header(path).metadata, path)
     tokens: list[str] = values.get("tokens", list)
     kinds: list[int] = values.get("token_type", list, [_NORMAL] * len(tokens))
     if len(kinds) != len(tokens):

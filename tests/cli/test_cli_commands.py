@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from types import SimpleNamespace, TracebackType
 from typing import Any
@@ -15,7 +17,7 @@ from typer.testing import CliRunner, Result
 
 from kogagent.cli import loading
 from kogagent.cli.app import app
-from kogagent.errors import ConfigError, InputError, ModelError
+from kogagent.errors import ConfigError, ContextError, DeviceError, InputError, ModelError
 from kogagent.loop.protocols import Model
 from kogagent.testing.models import ScriptedModel, ScriptedTurn, call
 from kogagent.types import Timings, Usage
@@ -211,6 +213,44 @@ def test_chat_keeps_the_conversation_until_an_empty_line(monkeypatch: pytest.Mon
     assert texts == ["I am Ada", "Hello Ada.", "Who am I?"]
 
 
+def test_a_line_that_cannot_be_read_is_left_out_and_the_chat_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = _load(monkeypatch, "Hello Ada.", "You are Ada.")
+    lines = [b"I am Ada", b"\xff\xfe no text", b"x" * (3 << 20), b"Who am I?", b""]
+    result = CliRunner().invoke(app, ["chat", "some-model"], input=b"\n".join(lines))
+    assert result.exit_code == 2, "a script must be able to see that something was left out"
+    complaints = result.stderr.splitlines()
+    assert len(complaints) == 2 and "not UTF-8" in complaints[0] and "longer than 1048576" in complaints[1]
+    texts = [getattr(message, "text", "") for message in engine.played.requests[1].messages]
+    assert texts == ["I am Ada", "Hello Ada.", "Who am I?"]
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [(ContextError("2,000 tokens do not fit"), 2), (ModelError("the logits are NaN"), 1)]
+)
+def test_a_line_that_cannot_be_answered_is_forgotten_and_the_chat_goes_on(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, code: int
+) -> None:
+    engine = _load(monkeypatch, "Hello Ada.", ScriptedTurn(text="It", error=error), "You are Ada.")
+    result = _run("chat", "some-model", stdin="I am Ada\nA long story\nWho am I?\n\n")
+    assert result.exit_code == code and result.stderr == f"kogagent: {error}\n"
+    texts = [getattr(message, "text", "") for message in engine.played.requests[2].messages]
+    assert texts == ["I am Ada", "Hello Ada.", "Who am I?"]
+
+
+def test_a_dead_device_ends_the_chat(monkeypatch: pytest.MonkeyPatch) -> None:
+    _load(monkeypatch, ScriptedTurn(error=DeviceError("the kernel is dead")), "never said")
+    result = _run("chat", "some-model", stdin="hello\nagain\n\n")
+    assert result.exit_code == 1 and "never said" not in result.stdout
+
+
+def test_the_help_names_every_backend(monkeypatch: pytest.MonkeyPatch) -> None:
+    from kogagent.engine.backends import BACKENDS
+
+    for command in ("demo", "chat", "run", "serve"):
+        text = " ".join(_run(command, "--help").stdout.replace("│", " ").split())
+        assert all(name in text for name in ("auto", "cpu", *BACKENDS)), command
+
+
 def test_control_codes_of_a_model_do_not_reach_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     _load(monkeypatch, "red \x1b[31m [bold]text[/bold]", delta=0)
     result = _run("chat", "some-model", stdin="hi\n\n")
@@ -248,6 +288,20 @@ def test_doctor_names_the_package_that_is_missing(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(importlib.metadata, "version", version)
     cupy = next(part for part in examine().packages if part.name == "cupy")
     assert cupy.detail == "missing" and "kogagent[cuda]" in (cupy.reason or "")
+
+
+def test_doctor_knows_the_packages_of_every_extra_for_users() -> None:
+    from kogagent.cli.doctor import _DISTRIBUTIONS, _EXTRAS
+
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))
+    names = {known: package for package, many in _DISTRIBUTIONS.items() for known in many}
+    wanted = {
+        (names.get(package, package), extra)
+        for extra, requirements in project["project"]["optional-dependencies"].items()
+        if extra not in ("bench", "dev", "docs")
+        for package in (re.split(r"[^\w-]", requirement)[0] for requirement in requirements)
+    }
+    assert {(package, extra) for package, (extra, _) in _EXTRAS.items()} == wanted
 
 
 def test_the_command_works_as_a_process_of_its_own() -> None:

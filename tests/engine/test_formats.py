@@ -85,6 +85,12 @@ def spec(config: dict[str, Any], generation: dict[str, Any] | None = None, **cha
 # ── Hugging Face ──
 
 
+@pytest.mark.parametrize("kind", [None, [], ["llama"], {}, 3, "gpt2"])
+def test_a_family_that_is_none_is_refused_whatever_json_says(kind: Any) -> None:
+    with pytest.raises(ConfigError, match=r"model_type .* is not supported\. Supported: .*llama"):
+        spec(LLAMA, model_type=kind)
+
+
 def test_a_llama_config_comes_to_its_spec() -> None:
     assert spec(LLAMA) == ModelSpec(
         vocab_size=100, dim=64, n_layers=4, n_heads=8, n_kv_heads=2, head_dim=8, ffn_dim=96, context=512,

@@ -54,8 +54,9 @@ def available() -> dict[str, str | None]:
     return {name: None if error is None else str(error) for name, error in reasons.items()}
 
 
-def resolve(device: str) -> str:
-    """The backend that a device name stands for. Raises InputError, MissingExtraError with the reason."""
+def resolve(device: str, dtype: str = "auto") -> str:
+    """The backend that a device name stands for. Raises InputError, MissingExtraError with the reason: it
+    cannot run here, or takes no weights of this type."""
     if device == "auto":
         device = "cpu" if unavailable("cuda") is not None else "cuda"
     if device == "cpu":
@@ -63,15 +64,16 @@ def resolve(device: str) -> str:
     error = unavailable(device)
     if error is not None:
         raise error
+    dtypes = BACKENDS[device][2]
+    if dtype not in dtypes:
+        raise InputError(f"dtype={dtype!r}: the {device} backend takes {', '.join(map(repr, dtypes))}")
     return device
 
 
 def open_backend(device: str, checkpoint: Checkpoint, dtype: str = "auto") -> Backend:
     """Load a checkpoint into the backend of a device. Called on the thread that will own it."""
-    name = resolve(device)
-    module, cls, dtypes = BACKENDS[name]
-    if dtype not in dtypes:
-        raise InputError(f"dtype={dtype!r}: the {name} backend takes {', '.join(map(repr, dtypes))}")
+    name = resolve(device, dtype)
+    module, cls, _ = BACKENDS[name]
     make = cast(Callable[..., Backend], getattr(importlib.import_module(f"{__name__}.{module}"), cls))
     options = {} if dtype == "auto" or name == "reference" else {"dtype": dtype}
     return make(checkpoint.spec, checkpoint.tensors, **options)

@@ -50,10 +50,11 @@ def config_layout(config: Mapping[str, Any], generation: Mapping[str, Any]) -> L
     from kogagent.engine.formats import huggingface, laneformer
 
     model_type = config.get("model_type")
-    if model_type in laneformer.MODEL_TYPES:
-        return laneformer.layout(config)
-    if model_type in huggingface.FAMILIES:
-        return huggingface.layout(config, generation)
+    if isinstance(model_type, str):  # else it may be anything that JSON holds, a list say
+        if model_type in laneformer.MODEL_TYPES:
+            return laneformer.layout(config)
+        if model_type in huggingface.FAMILIES:
+            return huggingface.layout(config, generation)
     known = ", ".join(sorted({*laneformer.MODEL_TYPES, *huggingface.FAMILIES}))
     raise ConfigError(f"config.json: model_type {model_type!r} is not supported. Supported: {known}")
 

@@ -19,6 +19,7 @@ import torch
 from kogagent.engine.formats import Entry, Keys, Layout
 from kogagent.engine.formats.huggingface import one_lane_entries
 from kogagent.errors import ConfigError, MissingExtraError
+from kogagent.gguf_header import TensorPlace, read_header
 from kogagent.spec import ModelSpec, RopeScaling
 
 QUANTISATIONS = (
@@ -51,39 +52,60 @@ class GgufModel:
 def open_gguf(path: Path) -> GgufModel:
     """Read a file's metadata. No tensor is de-quantised yet.
 
-    Raises ConfigError for a truncated file, an unknown architecture or metadata key, a tensor type outside
-    QUANTISATIONS; MissingExtraError without the package.
+    The file's length is checked first. Raises ConfigError for a truncated file, an unknown architecture or
+    metadata key, a tensor type outside QUANTISATIONS; MissingExtraError without the package.
     """
     try:
         import gguf
     except ImportError as error:
         raise MissingExtraError("Reading a GGUF file", "gguf", "gguf") from error
-    try:
-        reader = gguf.GGUFReader(path)
-        values = {name: field.contents() for name, field in reader.fields.items()}
-    except (ValueError, IndexError, KeyError, OverflowError, OSError) as error:
-        raise ConfigError(f"{path}: truncated or not a GGUF file ({error})") from error
-    unsupported = sorted({t.tensor_type.name for t in reader.tensors} - set(QUANTISATIONS))
+    header = read_header(path)
+    unsupported = sorted({_type_name(gguf, t.kind) for t in header.tensors.values()} - set(QUANTISATIONS))
     if unsupported:
         raise ConfigError(
             f"{path}: tensors of type {', '.join(unsupported)} cannot be read; "
             f"supported are {', '.join(QUANTISATIONS)}"
         )
-    tensors = {t.name: _tensor(gguf, t) for t in reader.tensors}
-    return GgufModel(_layout(values, tensors, str(path)), tensors)
+    sizes = {name: _size(gguf, name, place, path) for name, place in header.tensors.items()}
+    end = max((place.start + sizes[name] for name, place in header.tensors.items()), default=0)
+    if end > header.size:
+        raise ConfigError(
+            f"{path}: truncated: it has {header.size} bytes, and its tensors end at {end}. Download it again."
+        )
+    data = np.memmap(path, mode="r")
+    tensors = {
+        name: _tensor(gguf, place, data[place.start : place.start + sizes[name]])
+        for name, place in header.tensors.items()
+    }
+    return GgufModel(_layout(header.metadata, tensors, str(path)), tensors)
 
 
-def _tensor(gguf: Any, stored: Any) -> GgufTensor:
+def _type_name(gguf: Any, kind: int) -> str:
+    try:
+        return str(gguf.GGMLQuantizationType(kind).name)
+    except ValueError:
+        return f"number {kind}"
+
+
+def _size(gguf: Any, name: str, place: TensorPlace, path: Path) -> int:
+    """Bytes of a tensor."""
+    block, size = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType(place.kind)]
+    if not place.shape or place.shape[0] % block:
+        raise ConfigError(f"{path}: {name!r} has rows of {place.shape[:1]}, no multiple of {block}: damaged")
+    return math.prod(place.shape) // int(block) * int(size)
+
+
+def _tensor(gguf: Any, place: TensorPlace, data: np.ndarray[Any, np.dtype[np.uint8]]) -> GgufTensor:
+    kind = gguf.GGMLQuantizationType(place.kind)
     own = {"F32": torch.float32, "BF16": torch.bfloat16}  # everything else fits float16
-    dtype = own.get(stored.tensor_type.name, torch.float16)
+    dtype = own.get(kind.name, torch.float16)
+    shape = tuple(reversed(place.shape))
 
     def read() -> torch.Tensor:
-        data = np.array(
-            gguf.dequantize(stored.data, stored.tensor_type)
-        )  # a copy: the file is read-only memory
-        return torch.from_numpy(data).to(dtype)
+        rows = np.array(data).reshape(*shape[:-1], -1)  # a copy: the file is read-only memory
+        return torch.from_numpy(gguf.dequantize(rows, kind)).reshape(shape).to(dtype)
 
-    return GgufTensor(tuple(int(n) for n in reversed(stored.shape)), read)
+    return GgufTensor(shape, read)
 
 
 def _layout(values: Mapping[str, Any], tensors: Mapping[str, GgufTensor], where: str) -> Layout:

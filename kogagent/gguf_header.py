@@ -1,4 +1,4 @@
-"""The key-value part of a GGUF file. Knows no tensors and no meaning of a key.
+"""The header of a GGUF file: its keys, and where each tensor lies. Knows no meaning of a key.
 
 Written here rather than taken from the package `gguf`, which spends two seconds on a vocabulary of 49,152
 tokens and is an optional dependency.
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import mmap
 import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +24,33 @@ _STRING, _ARRAY = 8, 9
 _KEEP_ALL_UP_TO = 1 << 28  # elements of one array; a larger count is a damaged file, not a vocabulary
 
 
-def read_metadata(path: Path) -> dict[str, Any]:
-    """All keys of the file, arrays as lists.
+_MAX_DIMS = 4
+_ALIGNMENT = 32  # where general.alignment says nothing else
 
-    Raises ConfigError for what is no GGUF file of version 2 or 3, or ends inside its metadata.
+
+@dataclass(frozen=True, slots=True)
+class TensorPlace:
+    """Where one tensor lies. shape: as the file has it, the row first; kind: GGML's number of its type;
+    start: bytes from the start of the file."""
+
+    shape: tuple[int, ...]
+    kind: int
+    start: int
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """Everything in front of the data. metadata: arrays are lists; size: bytes of the whole file."""
+
+    metadata: Mapping[str, Any]
+    tensors: Mapping[str, TensorPlace]
+    size: int
+
+
+def read_header(path: Path) -> Header:
+    """Read a file up to its data.
+
+    Raises ConfigError for what is no GGUF file of version 2 or 3, or ends inside its header.
     """
     try:
         with (
@@ -47,7 +72,7 @@ class _Reader:
         self._path = path
         self._at = 0
 
-    def read(self) -> dict[str, Any]:
+    def read(self) -> Header:
         if self._data[:4] != b"GGUF":
             raise ConfigError(f"{self._path}: does not start with 'GGUF': not a GGUF file")
         self._at = 4
@@ -57,19 +82,35 @@ class _Reader:
                 f"{self._path}: GGUF version {version} is not supported (2 and 3, little-endian, are). "
                 "Convert the model again with a current llama.cpp."
             )
-        self._scalar("Q", 8)  # number of tensors
-        count = self._scalar("Q", 8)
-        out: dict[str, Any] = {}
-        for _ in range(count):
+        tensors, keys = self._scalar("Q", 8), self._scalar("Q", 8)
+        metadata: dict[str, Any] = {}
+        for _ in range(keys):
             key = self._string()
-            out[key] = self._value(self._scalar("I", 4), key)
-        return out
+            if key in metadata:
+                raise ConfigError(f"{self._path}: the key {key!r} is there twice: the file is damaged")
+            metadata[key] = self._value(self._scalar("I", 4), key)
+        places = [self._place() for _ in range(tensors)]
+        alignment = metadata.get("general.alignment", _ALIGNMENT)
+        if type(alignment) is not int or alignment < 1:
+            raise ConfigError(f"{self._path}: general.alignment={alignment!r} must be a positive integer")
+        data = -(-self._at // alignment) * alignment
+        found = {name: TensorPlace(shape, kind, data + offset) for name, shape, kind, offset in places}
+        if len(found) < len(places):
+            raise ConfigError(f"{self._path}: two tensors have one name: the file is damaged")
+        return Header(metadata, found, len(self._data))
+
+    def _place(self) -> tuple[str, tuple[int, ...], int, int]:
+        name, dims = self._string(), self._scalar("I", 4)
+        if dims > _MAX_DIMS:
+            raise ConfigError(f"{self._path}: {name!r} claims {dims} dimensions: the file is damaged")
+        shape = tuple(self._scalar("Q", 8) for _ in range(dims))
+        return name, shape, self._scalar("I", 4), self._scalar("Q", 8)
 
     def _take(self, size: int) -> bytes:
         end = self._at + size
         if end > len(self._data):
             raise ConfigError(
-                f"{self._path}: the file ends inside its metadata: it is truncated. Download it again."
+                f"{self._path}: the file ends inside its header: it is truncated. Download it again."
             )
         piece = self._data[self._at : end]
         self._at = end
