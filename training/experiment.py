@@ -6,7 +6,8 @@ seeds.
 
 `run` trains each variant with each seed and appends one line a run to out/dtp_loss.jsonl; what is there
 already
-is skipped, so an interrupted experiment goes on. --part k/n takes every n-th variant: one command a GPU.
+is skipped, so an interrupted experiment goes on. --part k/n takes every n-th variant; several parts may share
+one GPU, so that one trains while another compiles. --finish-at: no run starts that would not end by then.
 `report` makes the table (mean, sd over seeds) and the plot. The seed decides weights and data; every
 variant of
 a seed sees the same tokens in the same order.
@@ -104,6 +105,8 @@ def train_variant(
 def run(args: argparse.Namespace) -> None:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     torch.set_float32_matmul_precision("high")
+    # every variant adds other outputs with other factors: each such step is a graph of its own
+    torch._dynamo.config.recompile_limit = torch._dynamo.config.accumulated_recompile_limit = 1000
     base = replace(TINY, delay=0, windows=(), n_layers=6) if args.tiny else BASE
     data = DataConfig(args.data, length=base.context, rows=64, prose=0.5)
     args.out.mkdir(parents=True, exist_ok=True)
@@ -113,8 +116,12 @@ def run(args: argparse.Namespace) -> None:
     done = {(r["variant"], r["seed"]) for r in lines if r["tokens"] == tokens}
     part, parts = (int(x) for x in args.part.split("/"))
     held = held_out(data, args.eval_rows)
-    for variant in VARIANTS[part::parts]:
-        for seed in args.seeds:
+    slowest = 0.0
+    for seed in args.seeds:
+        for variant in VARIANTS[part::parts]:
+            if args.finish_at and time.time() + slowest > args.finish_at:
+                return
+            began = time.time()
             if (variant.name, seed) in done or (args.only and variant.name not in args.only):
                 continue
             # the prose wants all its tokens counted alike; half the tokens are prose
@@ -122,6 +129,7 @@ def run(args: argparse.Namespace) -> None:
             result = train_variant(
                 variant, base, config, replace(data, seed=seed), held, args.steps, args.workers, device
             )
+            slowest = max(slowest, time.time() - began)
             with log.open("a") as file:
                 file.write(json.dumps(result) + "\n")
             print(json.dumps(result), flush=True)
@@ -206,6 +214,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--only", nargs="*", choices=[v.name for v in VARIANTS])
     parser.add_argument("--part", default="0/1")
+    parser.add_argument("--finish-at", type=float, help="epoch second")
     parser.add_argument("--workers", type=int, default=8)
     parser.add_argument("--eval-rows", type=int, default=64)
     parser.add_argument("--tiny", action="store_true", help="the test shape, on a CPU")

@@ -6,8 +6,10 @@ lines.
     torchrun --nproc-per-node 2 -m training.train …                            # on two GPUs
 
 The learning rate warms up, stays, and falls to zero over the last part; progress is elapsed time over
---seconds or step over --steps. --resume keeps the whole state in --out and goes on from it. The weights are
-exported as FP16 shards at every evaluation.
+--seconds or step over --steps. --resume keeps the whole state in --out and goes on from it. --start takes up
+only the weights of an exported checkpoint, and --span 0.5 1 runs that part of the schedule: a run that must
+move to another machine is two runs with two seeds. The weights are exported as FP16 shards at every
+evaluation.
 """
 
 from __future__ import annotations
@@ -64,6 +66,10 @@ class RunConfig:
     seconds: float | None = None
     steps: int | None = None
     finish_at: float | None = None
+    span: tuple[float, float] = (0.0, 1.0)
+    """The part of the schedule that this run makes."""
+    start: Path | None = None
+    """A checkpoint whose weights it begins with."""
     workers: int = 0
     eval_rows: int = 64
     eval_every: float = 60
@@ -120,6 +126,8 @@ def run(
     torch.manual_seed(config.seed)
     torch.set_float32_matmul_precision("high")
     trainer = Trainer(spec, config, device, team, how.eager)
+    if how.start is not None:
+        trainer.begin_with(how.start)
     if how.resume and (out / "state.pt").exists():
         trainer.restore(torch.load(out / "state.pt", map_location=device))
         for _ in range(trainer.step_number):
@@ -132,6 +140,8 @@ def run(
         spec=asdict(spec),
         device=torch.cuda.get_device_name() if device == "cuda" else "cpu",
         devices=team.size,
+        span=how.span,
+        start=None if how.start is None else str(how.start),
         torch=torch.__version__,
         batch_tokens=config.batch * data.length * team.size,
     )
@@ -178,7 +188,9 @@ def _loop(
         progress = team.agree(progress, device)
         if progress >= 1:
             return
-        factor = schedule(trainer.config, progress)
+        factor = schedule(trainer.config, how.span[0] + progress * (how.span[1] - how.span[0]))
+        if how.start is not None:  # the optimisers' averages begin anew
+            factor *= min(1.0, progress / trainer.config.warmup)
         loss = trainer.step(to_device(batch, device), factor)
         batch = next(source)
         if trainer.step_number % 20 == 0 or trainer.step_number <= 5:
@@ -234,6 +246,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float)
     parser.add_argument("--steps", type=int)
     parser.add_argument("--finish-at", type=float, help="epoch second at which the schedule ends")
+    parser.add_argument("--span", type=float, nargs=2, default=(0.0, 1.0), metavar=("FROM", "TO"))
+    parser.add_argument("--start", type=Path, help="a checkpoint to take the first weights from")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--batch", type=int, default=TrainConfig.batch, help="rows a step and GPU")
     parser.add_argument("--lr", type=float, default=TrainConfig.lr)
@@ -247,6 +261,8 @@ def main() -> None:
     args = parser.parse_args()
     if [args.seconds, args.steps, args.finish_at].count(None) != 2:
         parser.error("give one of --seconds, --steps and --finish-at")
+    if not 0 <= args.span[0] < args.span[1] <= 1:
+        parser.error("--span takes two shares of the schedule, 0 <= FROM < TO <= 1")
     spec = TINY if args.tiny else NANO
     config = TrainConfig(batch=args.batch, lr=args.lr, prompt_weight=args.prompt_weight, seed=args.seed)
     data = DataConfig(args.data, seed=args.seed, length=spec.context, rows=64 if args.tiny else 256)
@@ -254,6 +270,8 @@ def main() -> None:
         seconds=args.seconds,
         steps=args.steps,
         finish_at=args.finish_at,
+        span=tuple(args.span),
+        start=args.start,
         workers=args.workers,
         eval_rows=args.eval_rows,
         eval_every=args.eval_every,

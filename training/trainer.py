@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from kogagent.errors import ConfigError
 from kogagent.spec import ModelSpec
 from training.data import ID_MASK
 from training.model import LaneModel, block_masks, dense_masks, reaches
@@ -169,6 +170,15 @@ class Trainer:
             "exact": float(np.mean(exact)) if exact else 0.0,
             "calls": len(exact),
         }
+
+    def begin_with(self, folder: Path) -> None:
+        """Take the weights of an exported checkpoint of the same shape. ConfigError for another shape."""
+        from kogagent.engine.weights import load_checkpoint
+
+        found = load_checkpoint(folder)
+        if found.spec.tensors() != self.spec.tensors():
+            raise ConfigError(f"{folder}: its tensors have other names or shapes than {self.spec.name}'s")
+        self.model.load(dict(found.tensors))
 
     def state(self) -> dict[str, Any]:
         return {

@@ -13,6 +13,7 @@ import torch
 
 from kogagent.engine.backends.reference import ReferenceBackend
 from kogagent.engine.weights import load_checkpoint
+from kogagent.errors import ConfigError
 from kogagent.spec import ModelSpec
 from training.data import DataConfig
 from training.experiment import BEGIN, END, VARIANTS, main
@@ -122,6 +123,23 @@ def _check_logits(spec: ModelSpec, tensors: dict[str, torch.Tensor]) -> None:
     backend.close()
     error = (ours - theirs).norm() / ours.norm()
     assert error < 5e-3  # FP16 weights and cache against FP32
+
+
+def test_a_run_goes_on_from_the_weights_of_another_in_its_part_of_the_schedule(
+    data_folder: Path, tmp_path: Path
+) -> None:
+    config, data = TrainConfig(batch=2), DataConfig(data_folder, length=SMALL.context, rows=8, prose=0.25)
+    how = RunConfig(steps=12, span=(0.0, 0.5), eval_rows=4, eval_every=1e9, quiet=True)
+    first = run(SMALL, config, data, tmp_path / "first", how, device="cpu")
+    how = replace(how, span=(0.5, 1.0), start=tmp_path / "first" / "checkpoint")
+    last = run(SMALL, replace(config, seed=2), replace(data, seed=2), tmp_path / "last", how, device="cpu")
+    assert last["train"]["loss"] < first["train"]["loss"]
+    assert _losses(tmp_path / "last")[0] < _losses(tmp_path / "first")[0] - 0.3
+    log = (tmp_path / "last" / "log.jsonl").read_text().splitlines()
+    rates = [json.loads(line).get("lr") for line in log]
+    assert rates[1] == 0.0  # warms up again
+    with pytest.raises(ConfigError, match=r"other names or shapes"):
+        run(replace(SMALL, ffn_dim=128), config, data, tmp_path / "other", how, device="cpu")
 
 
 def test_a_resumed_run_ends_where_an_unbroken_one_does(data_folder: Path, tmp_path: Path) -> None:
