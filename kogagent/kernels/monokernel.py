@@ -193,6 +193,7 @@ class Monokernel:
             p[name] = getattr(layout, name)
         for name in ("x_stride", "stage_bytes", "stages", "max_dim_rows", "max_head_rows", "blocks"):
             p[name] = getattr(layout, name)
+        p["stage_chunks"], p["step_chunks"] = layout.stage_chunks, layout.step_chunks
         p["layers"], p["dim"], p["head_dim"], p["vocab"] = (
             spec.n_layers,
             spec.dim,

@@ -12,9 +12,36 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from kogagent.kernels.pack import COLUMNS, ROWS, TILE_BYTES, Layout, from_tiles, kind_of
+from kogagent.kernels.pack import COLUMNS, KEY_BLOCK, ROWS, TILE_BYTES, Layout, from_tiles, kind_of
 
-KEY_BLOCK = 8  # positions that go to one split together
+
+@dataclass(frozen=True)
+class KeyStage:
+    """Twin of csrc/keys.cuh: the chunks [low, high) of one split in one stage, whose first place is `start`.
+
+    last_rows: positions copied of the last chunk.
+    """
+
+    start: int
+    low: int
+    high: int
+    last_rows: int
+
+
+def key_stages(
+    at: int, window: int, split: int, splits: int, step_chunks: int, stage_chunks: int
+) -> list[KeyStage]:
+    """Stages that bring a split's cached keys for a pass whose first row is at position `at`."""
+    first = max(0, at + 1 - window) if window else 0
+    low = -(-(first // KEY_BLOCK - split) // splits)
+    high = -(-(-(-at // KEY_BLOCK) - split) // splits)
+    base = low - low % step_chunks
+    out = []
+    for start in range(base, high if high > low else base, stage_chunks):
+        end = min(start + stage_chunks, high)
+        last = ((end - 1) * splits + split) * KEY_BLOCK
+        out.append(KeyStage(start, max(start, low), end, min(KEY_BLOCK, at - last)))
+    return out
 
 
 @dataclass
@@ -167,10 +194,11 @@ class Oracle:
         first = max(0, position + 1 - window) if window else 0
         keys = torch.arange(first, position + 1)
         splits = (keys // KEY_BLOCK) % layout.splits
+        seen = torch.cat([self._staged(kv[layer], position, window), kv[layer, :, :, position : position + 1]], 2)
         out = torch.empty(layout.lanes, heads, h)
         for lane in range(layout.lanes):
             for head in range(heads):
-                cache = kv[layer, :, lane * kv_heads + head * kv_heads // heads, first : position + 1].float()
+                cache = seen[:, lane * kv_heads + head * kv_heads // heads, first:].float()
                 score = cache[0] @ turned[lane, head] / h**0.5
                 parts, sums = [], []
                 for split in range(layout.splits):
@@ -180,6 +208,21 @@ class Oracle:
                         sums.append(torch.logsumexp(score[mine], 0))
                 out[lane, head] = torch.stack(sums).softmax(0) @ torch.stack(parts)
         return _halves(out.flatten(1))
+
+    def _staged(self, cache: torch.Tensor, position: int, window: int) -> torch.Tensor:
+        """Keys and values [2, K, position, h] that the ring brings, NaN where it brings none."""
+        out = torch.full_like(cache[:, :, :position], float("nan"))
+        layout = self.layout
+        for split in range(layout.splits):
+            for stage in key_stages(
+                position, window, split, layout.splits, layout.step_chunks, layout.stage_chunks
+            ):
+                for place in range(stage.low, stage.high):
+                    at = (place * layout.splits + split) * KEY_BLOCK
+                    rows = slice(at, at + (stage.last_rows if place == stage.high - 1 else KEY_BLOCK))
+                    assert bool(out[:, :, rows].isnan().all()), f"position {at} is brought twice"
+                    out[:, :, rows] = cache[:, :, rows]
+        return out
 
     def _head(
         self, x: torch.Tensor, streams: list[torch.Tensor], scale: torch.Tensor, first_inverse: float

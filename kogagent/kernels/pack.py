@@ -33,6 +33,8 @@ MAX_STAGES = 24
 MAX_SPLITS = 32
 HEAD_SCRATCH = 8256
 MISC = 688
+KEY_BLOCK = 8  # positions that go to one split together: a chunk
+SCORED_KEYS = 4  # that a thread scores at once
 DIRECT_COMBINE_CELLS = 1536
 PHASES = ("qkv", "out", "gate_up", "down", "head")
 
@@ -53,7 +55,8 @@ class Layout:
     """The arrangement of one model on one card for one width. Everything the kernel needs but the numbers.
 
     lanes: streams kept apart, 1 where all are equal; group: blocks of one lane. schedule [blocks, 4N+1]:
-    first unit << 16 | units of each phase. heads, kv_heads, ffn are of one lane.
+    first unit << 16 | units of each phase. heads, kv_heads, ffn are of one lane. stage_chunks: chunks of keys and
+    their values in a stage of the ring, a multiple of step_chunks, which all warps score at once.
     """
 
     spec: ModelSpec
@@ -76,6 +79,8 @@ class Layout:
     stages: int
     max_dim_rows: int
     max_head_rows: int
+    stage_chunks: int
+    step_chunks: int
     offsets: Mapping[str, int]
     shared_bytes: int
 
@@ -152,22 +157,20 @@ def plan(
     x_stride = max(tiles) * COLUMNS + 16
     rep, h = heads // kv_heads, spec.head_dim
     direct = attention // 4 * splits <= DIRECT_COMBINE_CELLS
-    quads = attention // 4 if direct else -(-attention // 4 // group) + 1
 
     def regions(rows: int) -> dict[str, int]:
         """Shared memory beside the ring, bytes."""
-        attend = rows * (rep + 3) * h * 4 + WARPS * h * 4 + WARPS * 8
-        merge = quads * splits * 8 + heads * splits * 4
+        attend = rows * (rep + 1) * h * 4 + WARPS * h * 4 + WARPS * 8
         sizes = {
             "x": rows * x_stride * 2,
-            "attn": max(attend, merge, HEAD_SCRATCH),
+            "attn": max(attend, HEAD_SCRATCH),
             "red": 2 * (24 if rows == 1 else 8) * ROWS * WARPS * rows * 4,  # 2 batches
             "stream": rows * max_dim_rows * 4,
             "late": 2 * rows * max_dim_rows * 4,
             "logits": max_head_rows * 4,
             "z": max_head_rows * 4,
             "rope": rows * h * 4,
-            "schedule": (4 * spec.n_layers + 1) * 4,
+            "schedule": (5 * spec.n_layers + 1) * 4,  # the windows behind it
             "misc": MISC,
         }
         return {name: -(-size // 128) * 128 for name, size in sizes.items()}
@@ -179,7 +182,9 @@ def plan(
         t * u * (spec.n_layers if i < 4 else 1) for i, (t, u) in enumerate(zip(tiles, units, strict=True))
     ]
     # Every width cuts its stages alike, so that sums are taken in the same order: widths agree to the bit.
-    stage_tiles = _stage(room(1), tiles, weights)
+    step_chunks = _step_chunks(rep, h)
+    chunk_bytes = 2 * KEY_BLOCK * h * 2
+    stage_tiles = _stage(room(1), tiles, weights, -(-step_chunks * chunk_bytes // TILE_BYTES))
     fits = min(room(width) // stage_tiles, MAX_STAGES)
     if fits < 2:
         raise ConfigError(
@@ -216,6 +221,8 @@ def plan(
         stages=stages,
         max_dim_rows=max_dim_rows,
         max_head_rows=max_head_rows,
+        stage_chunks=stage_tiles * TILE_BYTES // chunk_bytes // step_chunks * step_chunks,
+        step_chunks=step_chunks,
         offsets=offsets,
         shared_bytes=at,
     )
@@ -233,10 +240,17 @@ def _shape(tiles: int, stage_tiles: int) -> Shape:
     return Shape(tiles, tiles, 1, per_stage, min((1, 2, 4, 8), key=rounds))
 
 
-def _stage(room_tiles: int, tiles: list[int], weights: list[int]) -> int:
+def _step_chunks(rep: int, h: int) -> int:
+    """Chunks of keys that a block's warps score at once, a power of two; 1 where it is less than a chunk."""
+    warps = min(WARPS, 1 << (WARPS // min(rep, WARPS)).bit_length() - 1)  # that share one head
+    together = 32 // (1 << (-(-h // 8) - 1).bit_length())  # keys of a warp
+    return max(1, SCORED_KEYS * warps * together // KEY_BLOCK)
+
+
+def _stage(room_tiles: int, tiles: list[int], weights: list[int], least: int) -> int:
     """Tiles of a stage: the cut that keeps most bytes in flight, the larger stage among near equals."""
-    best = (0.0, 48)
-    for size in range(48, 97):
+    best = (0.0, max(least, 48))
+    for size in range(max(least, 48), 97):
         stages = min(room_tiles // size, MAX_STAGES)
         used = 0.0
         for t, weight in zip(tiles, weights, strict=True):

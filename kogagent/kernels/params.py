@@ -86,6 +86,8 @@ _SIZES = [
     "stages",
     "max_dim_rows",
     "max_head_rows",
+    "stage_chunks",
+    "step_chunks",
     "off_x",
     "off_red",
     "off_attn",

@@ -17,7 +17,7 @@ from kogagent.testing.backends import TINY
 
 # Registers at entry; the warps that compute take 216 by themselves. Stack is the helper warp's alone.
 REGISTERS = 168
-STACK = 104
+STACK = 24
 
 
 @pytest.mark.parametrize(("capability", "width"), [(80, 1), (90, 1), (90, 4), (90, 8), (100, 1)])

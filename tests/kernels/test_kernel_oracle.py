@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
+import shutil
+import subprocess
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,8 +16,9 @@ from kogagent.engine.backends.cuda import kernel_steps
 from kogagent.engine.backends.reference import ReferenceBackend
 from kogagent.engine.weights import random_tensors
 from kogagent.kernels.monokernel import bias_rows, qk_norm_rows
-from kogagent.kernels.oracle import Oracle
-from kogagent.kernels.pack import pack, plan
+from kogagent.kernels.build import SOURCE
+from kogagent.kernels.oracle import KeyStage, Oracle, key_stages
+from kogagent.kernels.pack import KEY_BLOCK, pack, plan
 from kogagent.spec import ModelSpec
 from kogagent.testing.backends import TINY, TINY_LANES
 
@@ -63,3 +68,60 @@ def test_the_twin_refuses_a_word_that_never_arrives() -> None:
     kv = torch.zeros((spec.n_layers, 2, spec.n_kv_heads, 8, spec.head_dim)).half()
     with pytest.raises(AssertionError, match="did not arrive once"):
         oracle.row(kv, 3, 0)
+
+
+def test_stages_bring_every_cached_key_that_a_pass_sees_once(rng: np.random.Generator) -> None:
+    for _ in range(400):
+        at, window = int(rng.integers(0, 700)), int(rng.choice([0, 1, 7, 8, 9, 64, 300]))
+        splits, step = 1 << int(rng.integers(0, 6)), 1 << int(rng.integers(0, 3))
+        size = step * int(rng.integers(1, 7))
+        brought = np.zeros(at, dtype=np.int64)
+        for split in range(splits):
+            stages = key_stages(at, window, split, splits, step, size)
+            for i, stage in enumerate(stages):
+                assert stage.start % step == 0
+                assert stage.start == stages[0].start + i * size
+                assert stage.start <= stage.low < stage.high <= stage.start + size
+                for place in range(stage.low, stage.high):
+                    key = (place * splits + split) * KEY_BLOCK
+                    rows = stage.last_rows if place == stage.high - 1 else KEY_BLOCK
+                    assert 0 < rows <= KEY_BLOCK
+                    brought[key : key + rows] += 1
+        first = max(0, at + 1 - window) if window else 0
+        assert (brought[first:] == 1).all(), f"at {at}, window {window}, {splits} splits"
+        assert brought[: first // KEY_BLOCK * KEY_BLOCK].sum() == 0
+
+
+_HOST = """
+#define __device__
+#define __forceinline__ inline
+#include "keys.cuh"
+extern "C" int stages(int at, int window, int split, int split_log2, int step, int size) {
+    return key_run(at, window, split, split_log2, step, size).stages;
+}
+extern "C" void stage(int at, int window, int split, int split_log2, int step, int size, int i, int* out) {
+    const KeyStage s = key_stage(key_run(at, window, split, split_log2, step, size), i, at, split, split_log2, size);
+    out[0] = s.start, out[1] = s.low, out[2] = s.high, out[3] = s.last_rows;
+}
+"""
+
+
+def test_the_devices_own_stages_are_the_twins(tmp_path: Path, rng: np.random.Generator) -> None:
+    compiler = shutil.which("g++") or shutil.which("c++")
+    assert compiler, "this test compiles csrc/keys.cuh for the host: install a C++ compiler"
+    (tmp_path / "keys.cpp").write_text(_HOST)
+    library = tmp_path / "keys.so"
+    subprocess.run(
+        [compiler, "-shared", "-fPIC", f"-I{SOURCE}", str(tmp_path / "keys.cpp"), "-o", str(library)], check=True
+    )
+    device = ctypes.CDLL(str(library))
+    out = (ctypes.c_int * 4)()
+    for _ in range(2000):
+        at, window = int(rng.integers(0, 9000)), int(rng.choice([0, 1, 7, 8, 9, 64, 512]))
+        split_log2, step = int(rng.integers(0, 6)), 1 << int(rng.integers(0, 3))
+        size, split = step * int(rng.integers(1, 9)), int(rng.integers(0, 1 << split_log2))
+        want = key_stages(at, window, split, 1 << split_log2, step, size)
+        assert device.stages(at, window, split, split_log2, step, size) == len(want)
+        for i, stage in enumerate(want):
+            device.stage(at, window, split, split_log2, step, size, i, out)
+            assert KeyStage(*out) == stage

@@ -1,64 +1,91 @@
-// Attention of one new row: norm and RoPE of q and k, append, one split of the keys a block, merge.
-// Positions go to splits by blocks of 8, round robin, so that a block reads only keys it wrote itself (or that
+// Attention of new rows: norm and RoPE of q and k, append, one split of the keys a block, merge. Cached keys and values
+// come through the ring like weights, those of this pass from shared memory.
+// Positions go to splits by chunks of 8, round robin, so that a block reads only keys it wrote itself (or that
 // were there at the launch): no ordering between blocks is needed for the cache.
 #pragma once
 #include "gemv.cuh"
 
-constexpr int KEY_BLOCK = 8;
-constexpr int LOADS = 8;  // keys and values in flight a thread
+constexpr int LOADS = 4;  // keys a thread scores at once
 
 struct Place {  // of this block
     int lane, rank;
 };
 
-// First block of keys and number of blocks that row `at` sees.
-struct Span {
-    int first_key, first_block, blocks;
+// How the warps and threads of a block share a split: each warp one query head and some of the keys.
+struct SplitPlan {
+    int lanes_log2;         // threads that share one key, log2
+    int warps_log2, share;  // warps that share one head, log2; this warp's place among them
+    int sub, d;             // this thread's key of a group; its first dimension
+    bool active;            // it has dimensions
+    int step;               // keys that all warps of a head score at once
 };
-__device__ __forceinline__ Span span_of(int at, int window) {
-    Span s;
-    s.first_key = window > 0 && at + 1 > window ? at + 1 - window : 0;
-    s.first_block = s.first_key / KEY_BLOCK;
-    s.blocks = at / KEY_BLOCK - s.first_block + 1;
+__device__ __forceinline__ SplitPlan split_plan() {
+    SplitPlan s;
+    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, rep = p.heads / p.kv_heads;
+    s.lanes_log2 = 0;
+    while ((8 << s.lanes_log2) < p.head_dim) s.lanes_log2++;
+    s.warps_log2 = 3;
+    while (s.warps_log2 > 0 && (rep << s.warps_log2) > WARPS) s.warps_log2--;
+    s.share = warp & ((1 << s.warps_log2) - 1);
+    s.sub = lane >> s.lanes_log2;
+    s.d = (lane & ((1 << s.lanes_log2) - 1)) * 8;
+    s.active = s.d < p.head_dim;
+    s.step = LOADS << s.warps_log2 << 5 >> s.lanes_log2;
     return s;
 }
-__device__ __forceinline__ bool split_has_keys(const Span& s, int split) {
-    return ((split - s.first_block) & (p.splits - 1)) < s.blocks;
+// Times that one item's keys pass through the ring: once if a stage holds them all, else for every row and every
+// round of heads, whose sums stay in registers meanwhile.
+__device__ __forceinline__ int key_repeats(const KeyRun& run, int rows) {
+    const int rep = p.heads / p.kv_heads;
+    return run.stages > 1 ? rows * ((rep + WARPS - 1) / WARPS) : 1;
 }
 
-// Asks for the keys and values that this block's items will read in a layer. One warp.
-__device__ __forceinline__ void prefetch_keys(const Place& me, int layer, int at, int window) {
-    const int lane = threadIdx.x & 31, bytes = KEY_BLOCK * p.head_dim * 2;
-    const Span span = span_of(at, window);
+// Producer warp: the cached keys and values that this block's items read in one attention phase.
+__device__ __forceinline__ bool stream_keys(Ring& r, const Place& me, int layer, int at, int rows, int window, int lane, volatile int* quit,
+                                            u64 policy) {
+    const int row_bytes = p.head_dim * 2, chunk_bytes = KEY_BLOCK * row_bytes;
+    const size_t values = (size_t)p.lanes * p.kv_heads * p.capacity * row_bytes;  // bytes between a key and its value
+#pragma unroll 1
     for (int item = me.rank; item < p.kv_heads * p.splits; item += p.group) {
         const int kv_head = item >> p.split_log2, split = item & (p.splits - 1);
-        const int behind = (split - span.first_block) & (p.splits - 1);
-        const int blocks = (span.blocks - behind + p.splits - 1) / p.splits, lines = (bytes + 127) / 128;
+        const KeyRun run = key_run(at, window, split, p.split_log2, p.step_chunks, p.stage_chunks);
+        const int stages = run.stages * key_repeats(run, rows);
         const size_t head = (size_t)layer * 2 * p.lanes * p.kv_heads + me.lane * p.kv_heads + kv_head;
-        const char* keys = (const char*)p.kv + (head * p.capacity + (size_t)(span.first_block + behind) * KEY_BLOCK) * p.head_dim * 2;
-        const size_t values = (size_t)p.lanes * p.kv_heads * p.capacity * p.head_dim * 2;
+        const char* cache = (const char*)p.kv + head * p.capacity * row_bytes;
+        int stage = 0;
 #pragma unroll 1
-        for (int i = lane; i < blocks * lines; i += 32) {
-            const int block = i / lines;
-            if ((span.first_block + behind + block * p.splits + 1) * KEY_BLOCK > p.capacity) continue;
-            const char* line = keys + (size_t)block * p.splits * bytes + (i - block * lines) * 128;
-            prefetch_line(line);
-            prefetch_line(line + values);
+        for (int i = 0; i < stages; i++) {
+            const KeyStage s = key_stage(run, stage, at, split, p.split_log2, p.stage_chunks);
+            if (!ring_free(r, quit)) return false;
+            const int bytes = ((s.high - s.low - 1) * KEY_BLOCK + s.last_rows) * row_bytes;
+            char* to = r.data + r.slot * r.stage_bytes;
+            ring_expect(r, 2 * bytes, lane);
+#pragma unroll 1
+            for (int place = s.low + ring_copier(lane); place < s.high; place += COPIERS) {
+                const char* from = cache + (size_t)first_position(place, split, p.split_log2) * row_bytes;
+                char* chunk = to + (place - s.start) * chunk_bytes;
+                const int count = place == s.high - 1 ? s.last_rows * row_bytes : chunk_bytes;
+                ring_copy(r, chunk, from, count, lane, policy);
+                ring_copy(r, chunk + p.stage_chunks * chunk_bytes, from + values, count, lane, policy);
+            }
+            ring_filled(r);
+            if (++stage == run.stages) stage = 0;
         }
     }
+    return true;
 }
 
 // Shared memory of this phase, reused by the next item.
 struct AttentionScratch {
-    float* qkv;    // [rows][rep + 2][h]  q scaled and turned; k and v as they came
-    u32* fresh;    // [rows][2][h/2]      new keys and values, f16 pairs
+    float* q;      // [rows][rep][h]   scaled and turned
+    u32* fresh;    // [rows][2][h/2]   new keys and values, f16 pairs
     float* sums;   // [WARPS][h]
-    float2* stats; // [WARPS]             maximum, sum
+    float2* stats; // [WARPS]          maximum, sum
 };
 __device__ __forceinline__ AttentionScratch attention_scratch(char* base, int rows) {
     AttentionScratch s;
-    s.qkv = (float*)base;
-    s.fresh = (u32*)(s.qkv + rows * (p.heads / p.kv_heads + 2) * p.head_dim);
+    s.q = (float*)base;
+    s.fresh = (u32*)(s.q + rows * (p.heads / p.kv_heads) * p.head_dim);
     s.sums = (float*)(s.fresh + rows * p.head_dim);
     s.stats = (float2*)(s.sums + WARPS * p.head_dim);
     return s;
@@ -70,97 +97,67 @@ __device__ __forceinline__ float warp_sum(float v) {
     return v;
 }
 
-// Norm and RoPE of one row's vectors, the scale of q; owned k and v into the cache.
-__device__ __forceinline__ void turn(const Place& me, const AttentionScratch& s, const float2* rope, int layer, int w, int at, int kv_head,
-                                     bool owned) {
-    const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, h = p.head_dim, rep = p.heads / p.kv_heads;
-#pragma unroll 1
-    for (int v = warp; v < rep + (owned ? 2 : 0); v += WARPS) {
-        float2* x = (float2*)(s.qkv + (w * (rep + 2) + v) * h);
-        const int kind = v - rep;  // below 0: q, 0: k, 1: v
-        float scale = 1.0f;
-        const float2* weight = nullptr;
-        if (p.qk_norm && kind < 1) {
-            float square = 0;
-#pragma unroll 1
-            for (int i = lane; i < h / 2; i += 32) square += x[i].x * x[i].x + x[i].y * x[i].y;
-            scale = rsqrtf(warp_sum(square) / h + p.eps);
-            weight = (const float2*)p.qk_norm + (layer * 2 + (kind == 0 ? 1 : 0)) * (h / 2);
-        }
-#pragma unroll 1
-        for (int i = lane; i < h / 2; i += 32) {
-            float2 y = x[i];
-            if (weight) y = make_float2(y.x * scale * weight[i].x, y.y * scale * weight[i].y);
-            if (kind < 1) {
-                const float2 r = rope[w * (h / 2) + i];
-                y = make_float2(y.x * r.x - y.y * r.y, y.x * r.y + y.y * r.x);
-            }
-            if (kind < 0) {
-                x[i] = make_float2(y.x * p.attn_scale_log2, y.y * p.attn_scale_log2);
-            } else {
-                const u32 halves = pack_halves(y.x, y.y);
-                s.fresh[(w * 2 + kind) * (h / 2) + i] = halves;
-                const size_t head = (size_t)(layer * 2 + kind) * p.lanes * p.kv_heads + me.lane * p.kv_heads + kv_head;
-                ((u32*)p.kv)[(head * p.capacity + at) * (h / 2) + i] = halves;
-            }
-        }
-    }
-}
-
-// q, and k and v where they are this split's, of every row that sees some of its keys; into shared memory.
+// q, and k and v where they are this split's, of every row that sees some of its keys: a warp waits for one vector,
+// norms and turns it in registers, scales q, puts it into shared memory, and new k and v into the cache too.
 __device__ __forceinline__ void read_qkv(const Place& me, const AttentionScratch& s, const float2* rope, int layer, int rows, int at0, int window,
                                       int kv_head, int split, u32 tag) {
-    const int h = p.head_dim, rep = p.heads / p.kv_heads;
+    constexpr int CELLS = 4;  // pairs of dimensions a thread
+    const int lane = threadIdx.x & 31, pairs = p.head_dim / 2, rep = p.heads / p.kv_heads, vectors = rep + 2;
 #pragma unroll 1
-    for (int turned = 0; turned < 2; turned++) {
-#pragma unroll 1
-        for (int w = 0; w < rows; w++) {
-            const bool owned = ((at0 + w) / KEY_BLOCK & (p.splits - 1)) == split;
-            if (!split_has_keys(span_of(at0 + w, window), split)) continue;
-            if (turned)
-                turn(me, s, rope, layer, w, at0 + w, kv_head, owned);
-            else
-                TIMED(11, gather((const u64*)p.qbuf + ((size_t)me.lane * p.width + w) * p.qkv_rows + kv_head * (rep + 2) * h, (rep + (owned ? 2 : 0)) * h / 2,
-                       nullptr, 0, tag, (uint2*)(s.qkv + w * (rep + 2) * h)));
+    for (int v = threadIdx.x >> 5; v < rows * vectors; v += WARPS) {
+        const int w = v / vectors, kind = v - w * vectors - rep, at = at0 + w;  // kind below 0: q, 0: k, 1: v
+        if (first_place(at, window, split, p.split_log2) > last_place(at, split, p.split_log2)) continue;
+        if (kind >= 0 && (at / KEY_BLOCK & (p.splits - 1)) != split) continue;
+        const bool norm = p.qk_norm && kind < 1;
+        const float2* weights = (const float2*)p.qk_norm + (layer * 2 + (kind == 0 ? 1 : 0)) * pairs;
+        const u64* from = (const u64*)p.qbuf + ((size_t)me.lane * p.width + w) * p.qkv_rows + (kv_head * vectors + kind + rep) * p.head_dim;
+        float2 weight[CELLS];
+        u64 a[CELLS], b[CELLS];
+#pragma unroll
+        for (int j = 0; j < CELLS; j++)  // on their way while q is waited for
+            weight[j] = norm && lane + 32 * j < pairs ? weights[lane + 32 * j] : make_float2(1.0f, 1.0f);
+        u32 spins = 0, wrong;
+        do {
+            wrong = 0;
+#pragma unroll
+            for (int j = 0; j < CELLS; j++) {
+                a[j] = b[j] = (u64)tag << 32;
+                if (lane + 32 * j < pairs) load_two_words(from + 2 * (lane + 32 * j), a[j], b[j]);
+                wrong |= (tag_of(a[j]) ^ tag) | (tag_of(b[j]) ^ tag);
+            }
+        } while (wrong && !give_up(spins));
+        float scale = kind < 0 ? p.attn_scale_log2 : 1.0f;
+        if (norm) {
+            float square = 0;
+#pragma unroll
+            for (int j = 0; j < CELLS; j++) {
+                const float x = __uint_as_float((u32)a[j]), y = __uint_as_float((u32)b[j]);
+                square += x * x + y * y;
+            }
+            scale *= rsqrtf(warp_sum(square) / p.head_dim + p.eps);
         }
-        sync_consumers();
+        float2* q = (float2*)(s.q + (w * rep + kind + rep) * p.head_dim);
+        u32* fresh = s.fresh + (w * 2 + kind) * pairs;
+        const size_t head = (size_t)(layer * 2 + kind) * p.lanes * p.kv_heads + me.lane * p.kv_heads + kv_head;
+        u32* cache = (u32*)p.kv + (head * p.capacity + at) * pairs;
+#pragma unroll
+        for (int j = 0; j < CELLS; j++) {
+            const int i = lane + 32 * j;
+            if (i >= pairs) continue;
+            float2 y = make_float2(__uint_as_float((u32)a[j]) * scale * weight[j].x, __uint_as_float((u32)b[j]) * scale * weight[j].y);
+            if (kind < 1) {
+                const float2 r = rope[w * pairs + i];
+                y = make_float2(y.x * r.x - y.y * r.y, y.x * r.y + y.y * r.x);
+            }
+            if (kind < 0)
+                q[i] = y;
+            else
+                fresh[i] = cache[i] = pack_halves(y.x, y.y);
+        }
     }
+    sync_consumers();
 }
 
-// How the warps and threads of a block share a split: each warp one query head and some of the keys.
-struct SplitPlan {
-    int lanes_log2;         // threads that share one key, log2
-    int warps_log2, share;  // warps that share one head, log2; this warp's place among them
-    int sub, d;             // this thread's key of a group; its first dimension
-    bool active;            // it has dimensions
-    int first, blocks, first_key, at;
-};
-__device__ __forceinline__ SplitPlan split_plan(int at, int window, int split) {
-    SplitPlan s;
-    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, rep = p.heads / p.kv_heads;
-    s.lanes_log2 = 0;
-    while ((8 << s.lanes_log2) < p.head_dim) s.lanes_log2++;
-    s.warps_log2 = 3;
-    while (s.warps_log2 > 0 && (rep << s.warps_log2) > WARPS) s.warps_log2--;
-    s.share = warp & ((1 << s.warps_log2) - 1);
-    s.sub = lane >> s.lanes_log2;
-    s.d = (lane & ((1 << s.lanes_log2) - 1)) * 8;
-    s.active = s.d < p.head_dim;
-    const Span span = span_of(at, window);
-    const int behind = (split - span.first_block) & (p.splits - 1);
-    s.first = span.first_block + behind;
-    s.blocks = (span.blocks - behind + p.splits - 1) >> p.split_log2;
-    s.first_key = span.first_key;
-    s.at = at;
-    return s;
-}
-
-// The key of this thread's load u in one round, -1 where the split has none there.
-__device__ __forceinline__ int key_of(const SplitPlan& s, int base, int u) {
-    const int j = base + (((s.share * LOADS + u) << 5) >> s.lanes_log2) + s.sub;
-    const int key = (s.first + (j / KEY_BLOCK << p.split_log2)) * KEY_BLOCK + j % KEY_BLOCK;
-    return j < s.blocks * KEY_BLOCK && key >= s.first_key && key <= s.at && s.active ? key : -1;
-}
 __device__ __forceinline__ void add_scaled(float (&acc)[8], const uint4& v, float k) {
     const float2 a = unpack_halves(v.x), b = unpack_halves(v.y), c = unpack_halves(v.z), d = unpack_halves(v.w);
     acc[0] += k * a.x, acc[1] += k * a.y, acc[2] += k * b.x, acc[3] += k * b.y;
@@ -199,60 +196,60 @@ __device__ __forceinline__ void publish_split(const Place& me, const AttentionSc
     }
 }
 
-// The attention phase of this block: softmax-weighted values of its (kv head, split) items, row by row. The first
-// keys are on their way before q has come.
-__device__ __forceinline__ void attend(const Place& me, char* scratch, const float2* rope, int layer, int rows, int at0, int window, u32 tag) {
+// The attention phase of this block: softmax-weighted values of its (kv head, split) items, row by row. A row's keys
+// are taken in the same order whatever the width, the ring and where a stage begins: sums are equal to the bit.
+__device__ __forceinline__ void attend(const Place& me, char* scratch, Ring& ring, const float2* rope, int layer, int rows, int at0, int window,
+                                       u32 tag) {
     const AttentionScratch s = attention_scratch(scratch, rows);
-    const int h = p.head_dim, rep = p.heads / p.kv_heads, warp = threadIdx.x >> 5;
-    const u32 h8 = h / 8, values = (u32)p.lanes * p.kv_heads * p.capacity * h8;  // 16-byte words between a key and its value
+    const SplitPlan plan = split_plan();
+    const int h = p.head_dim, rep = p.heads / p.kv_heads, warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
+    const int threads = 1 << plan.lanes_log2, together = WARPS >> plan.warps_log2, stage_keys = p.stage_chunks * KEY_BLOCK;
 #pragma unroll 1
     for (int item = me.rank; item < p.kv_heads * p.splits; item += p.group) {
         const int kv_head = item >> p.split_log2, split = item & (p.splits - 1);
-        const size_t head = (size_t)layer * 2 * p.lanes * p.kv_heads + me.lane * p.kv_heads + kv_head;
-        const uint4* cache = (const uint4*)p.kv + head * p.capacity * h8;
-        bool ready = false;
+        const KeyRun run = key_run(at0, window, split, p.split_log2, p.step_chunks, p.stage_chunks);
+        TIMED(15, read_qkv(me, s, rope, layer, rows, at0, window, kv_head, split, tag));
+        const u32 fresh_row = smem_address(s.fresh) + plan.d * 2;
+        u32 data = smem_address(ring.data) + ring.slot * ring.stage_bytes + plan.d * 2;
+        if (run.stages == 1) TIMED(11, ring_take(ring));
 #pragma unroll 1
         for (int w = 0; w < rows; w++) {
-            const SplitPlan plan = split_plan(at0 + w, window, split);
-            const uint4* keys = cache + plan.d / 8;
-            const int threads = 1 << plan.lanes_log2, together = WARPS >> plan.warps_log2;
-            const int step = (LOADS << plan.warps_log2) * (32 >> plan.lanes_log2);
+            const int at = at0 + w, first = first_key(at, window);
+            const int end = (last_place(at, split, p.split_log2) + 1 - run.base) * KEY_BLOCK;  // keys from run.base on
 #pragma unroll 1
             for (int r0 = 0; r0 < rep; r0 += together) {
                 const int r = min(r0 + (warp >> plan.warps_log2), rep - 1);  // spare warps do the last head again
                 float m = -INFINITY, l = 0, acc[8] = {};
+                float4 q0 = make_float4(0, 0, 0, 0), q1 = q0;
+                if (plan.active) {
+                    const float4* q = (const float4*)(s.q + (w * rep + r) * h + plan.d);
+                    q0 = q[0];
+                    q1 = q[1];
+                }
+                int stage = 0, stage_end = 0;  // of a run that one stage does not hold
 #pragma unroll 1
-                for (int base = 0; base < plan.blocks * KEY_BLOCK; base += step) {
+                for (int j0 = 0; j0 < end; j0 += plan.step) {
+                    if (run.stages > 1 && j0 == stage_end && stage < run.stages) {
+                        if (stage++) ring_release(ring, lane);
+                        TIMED(11, ring_take(ring));
+                        data = smem_address(ring.data) + ring.slot * ring.stage_bytes + plan.d * 2;
+                        stage_end += stage_keys;
+                    }
                     uint4 k[LOADS], v[LOADS];
-                    u32 seen = 0, fresh = 0;
+                    u32 seen = 0;
 #pragma unroll
                     for (int u = 0; u < LOADS; u++) {
-                        const int key = key_of(plan, base, u);
+                        const int j = j0 + (((plan.share * LOADS + u) << 5) >> plan.lanes_log2) + plan.sub;
+                        const int key = first_position(run.base + j / KEY_BLOCK, split, p.split_log2) + j % KEY_BLOCK;
                         k[u] = v[u] = make_uint4(0, 0, 0, 0);
-                        if (key >= 0) seen |= 1u << u;
-                        if (key >= at0) fresh |= 1u << u;
-                        if (key >= 0 && key < at0) {
-                            const uint4* from = keys + (u32)key * h8;
-                            k[u] = load_past_l1(from);
-                            v[u] = load_past_l1(from + values);
-                        }
-                    }
-                    if (!ready) TIMED(15, read_qkv(me, s, rope, layer, rows, at0, window, kv_head, split, tag));
-                    ready = true;
-                    if (__any_sync(~0u, fresh)) {  // keys that came with this step
-#pragma unroll
-                        for (int u = 0; u < LOADS; u++) {
-                            if (!(fresh >> u & 1)) continue;
-                            const uint4* from = (const uint4*)(s.fresh + (key_of(plan, base, u) - at0) * h) + plan.d / 8;
-                            k[u] = from[0];
-                            v[u] = from[h8];
-                        }
-                    }
-                    float4 q0 = make_float4(0, 0, 0, 0), q1 = q0;
-                    if (plan.active) {
-                        const float4* q = (const float4*)(s.qkv + (w * (rep + 2) + r) * h + plan.d);
-                        q0 = q[0];
-                        q1 = q[1];
+                        if (key < first || key > at) continue;
+                        seen |= 1u << u;
+                        if (!plan.active) continue;
+                        const bool fresh = key >= at0;  // came with this pass
+                        const int place = run.stages > 1 ? j - (stage_end - stage_keys) : j;
+                        const u32 from = fresh ? fresh_row + (key - at0) * h * 4 : data + place * h * 2;
+                        k[u] = load_shared_16(from);
+                        v[u] = load_shared_16(from + (fresh ? h * 2 : stage_keys * h * 2));
                     }
                     float score[LOADS];
 #pragma unroll
@@ -261,8 +258,6 @@ __device__ __forceinline__ void attend(const Place& me, char* scratch, const flo
                     for (int o = threads >> 1; o; o >>= 1)
 #pragma unroll
                         for (int u = 0; u < LOADS; u++) score[u] += __shfl_xor_sync(~0u, score[u], o);
-                    // threads without dimensions agree with those that have them on what is seen
-                    seen = __shfl_sync(~0u, seen, threadIdx.x & 31 & ~(threads - 1));
                     float top = m;
 #pragma unroll
                     for (int u = 0; u < LOADS; u++) {
@@ -282,6 +277,7 @@ __device__ __forceinline__ void attend(const Place& me, char* scratch, const flo
                         add_scaled(acc, v[u], weight);
                     }
                 }
+                if (run.stages > 1) ring_release(ring, lane);
 #pragma unroll 1
                 for (int o = threads; o < 32; o <<= 1) {
                     const float m2 = __shfl_xor_sync(~0u, m, o), l2 = __shfl_xor_sync(~0u, l, o);
@@ -303,61 +299,75 @@ __device__ __forceinline__ void attend(const Place& me, char* scratch, const flo
                 sync_consumers();
             }
         }
+        if (run.stages == 1) ring_release(ring, lane);
     }
 }
 
+constexpr int MERGED = 4;  // splits that one thread merges
+
 // One row's attention from its splits into x, as halves. Every block merges all of it, or a slice that it
-// publishes and gathers again. scratch: values [quads][splits] as f16 quads, then weights [heads][splits].
-__device__ __forceinline__ void combine(const Place& me, char* scratch, char* x, int w, bool needed, u32 tag) {
+// publishes and gathers again. A group of threads shares 4 values: each waits for some of their splits and the
+// splits' weights, all else happens in registers.
+__device__ __forceinline__ void combine(const Place& me, char* x, int w, bool needed, u32 tag) {
     const int h4 = p.head_dim / 4, quads = p.heads * h4;
     const bool all = p.direct_combine;
     const int low = all ? 0 : (int)((long long)me.rank * quads / p.group);
     const int high = all ? (needed ? quads : 0) : (int)((long long)(me.rank + 1) * quads / p.group);
     const size_t row = (size_t)me.lane * p.width + w;
     const u64* published = (const u64*)p.abuf + row * quads * 2;
-    if (high > low) {
-        const int head0 = low / h4, heads = (high - 1) / h4 - head0 + 1;
-        const int cells = (high - low) << p.split_log2;
-        const uint2* values = (const uint2*)scratch;
-        float* weights = (float*)(values + cells);
-        gather((const u64*)p.pbuf + ((row * quads + low) << p.split_log2) * 2, cells,
-               (const u64*)p.sbuf + ((row * p.heads + head0) << p.split_log2), p.splits == 1 ? 0 : heads << p.split_log2 >> 1, tag,
-               (uint2*)scratch);
-        sync_consumers();
+    const int group_log2 = max(p.split_log2 - 2, 0), first = (threadIdx.x & ((1 << group_log2) - 1)) * MERGED;
 #pragma unroll 1
-        for (int i = threadIdx.x; (i & ~31) < heads << p.split_log2; i += THREADS) {
-            const float lse = i < heads << p.split_log2 && p.splits > 1 ? weights[i] : 0.0f;
-            float top = lse;
+    for (int i = threadIdx.x; (i & ~31) < (high - low) << group_log2; i += THREADS) {
+        const int quad = low + (i >> group_log2);
+        const bool mine = quad < high;
+        const u64* from = (const u64*)p.pbuf + ((row * quads + quad) * p.splits + first) * 2;
+        const u64* sums = (const u64*)p.sbuf + (row * p.heads + quad / h4) * p.splits + first;
+        u64 a[MERGED], b[MERGED], sum[MERGED];
+        u32 spins = 0, wrong;
+        do {
+            wrong = 0;
+#pragma unroll
+            for (int j = 0; j < MERGED; j++) {
+                a[j] = b[j] = (u64)tag << 32;
+                if (mine && j < p.splits) load_two_words(from + 2 * j, a[j], b[j]);
+            }
+#pragma unroll
+            for (int j = 0; j < MERGED; j += 2) {
+                sum[j] = sum[j + 1] = (u64)tag << 32;
+                if (mine && j < p.splits && p.splits > 1) load_two_words(sums + j, sum[j], sum[j + 1]);
+            }
+#pragma unroll
+            for (int j = 0; j < MERGED; j++) wrong |= (tag_of(a[j]) ^ tag) | (tag_of(b[j]) ^ tag) | (tag_of(sum[j]) ^ tag);
+        } while (wrong && !give_up(spins));
+        float top = -INFINITY, total = 0, o[4] = {};
+#pragma unroll
+        for (int j = 0; j < MERGED; j++)
+            if (j < p.splits) top = fmaxf(top, __uint_as_float((u32)sum[j]));
 #pragma unroll 1
-            for (int o = p.splits >> 1; o; o >>= 1) top = fmaxf(top, __shfl_xor_sync(~0u, top, o));
-            const float weight = exp2_fast(lse - top);
-            float sum = weight;
-#pragma unroll 1
-            for (int o = p.splits >> 1; o; o >>= 1) sum += __shfl_xor_sync(~0u, sum, o);
-            __syncwarp();
-            if (i < heads << p.split_log2) weights[i] = weight / sum;
+        for (int d = 1; d < 1 << group_log2; d <<= 1) top = fmaxf(top, __shfl_xor_sync(~0u, top, d));
+#pragma unroll
+        for (int j = 0; j < MERGED; j++) {
+            const float weight = j < p.splits ? exp2_fast(__uint_as_float((u32)sum[j]) - top) : 0.0f;
+            const float2 lower = unpack_halves((u32)a[j]), upper = unpack_halves((u32)b[j]);
+            total += weight;
+            o[0] += weight * lower.x, o[1] += weight * lower.y, o[2] += weight * upper.x, o[3] += weight * upper.y;
         }
-        sync_consumers();
 #pragma unroll 1
-        for (int i = threadIdx.x; i < high - low; i += THREADS) {
-            const float* weight = weights + (((low + i) / h4 - head0) << p.split_log2);
-            const uint2* value = values + (i << p.split_log2);
-            float o0 = 0, o1 = 0, o2 = 0, o3 = 0;
-#pragma unroll 1
-            for (int s = 0; s < p.splits; s++) {
-                const float2 a = unpack_halves(value[s].x), b = unpack_halves(value[s].y);
-                o0 += weight[s] * a.x, o1 += weight[s] * a.y, o2 += weight[s] * b.x, o3 += weight[s] * b.y;
-            }
-            const uint2 out = make_uint2(pack_halves(o0, o1), pack_halves(o2, o3));
-            if (all) {
-                ((uint2*)x)[i] = out;
-            } else {
-                u64* to = (u64*)published + 2 * (low + i);
-                store_word(to, tagged(out.x, tag));
-                store_word(to + 1, tagged(out.y, tag));
-            }
+        for (int d = 1; d < 1 << group_log2; d <<= 1) {
+            total += __shfl_xor_sync(~0u, total, d);
+#pragma unroll
+            for (int e = 0; e < 4; e++) o[e] += __shfl_xor_sync(~0u, o[e], d);
+        }
+        if (!mine || first) continue;
+        const float k = 1.0f / total;
+        const uint2 out = make_uint2(pack_halves(o[0] * k, o[1] * k), pack_halves(o[2] * k, o[3] * k));
+        if (all) {
+            ((uint2*)x)[quad] = out;
+        } else {
+            u64* to = (u64*)published + 2 * quad;
+            store_word(to, tagged(out.x, tag));
+            store_word(to + 1, tagged(out.y, tag));
         }
     }
     if (!all && needed) gather(published, quads, nullptr, 0, tag, (uint2*)x);
-    sync_consumers();  // the scratch may be used again
 }

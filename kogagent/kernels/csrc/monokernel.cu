@@ -8,8 +8,10 @@ struct Misc {  // shared memory, fixed size
     int quit;
     u32 aborted;
     int progress;  // passes * (4N+1) + phase that the consumers run
+    int cached;    // passes whose keys and values copies can read
     u64 late_full[2], late_empty[2];
 };
+static_assert(sizeof(Misc) == 688, "MISC of kernels/pack.py");
 
 #ifdef KOGAGENT_PROFILE
 #define MARK(i)                                \
@@ -69,14 +71,14 @@ __device__ __forceinline__ float pick(const float (&v)[W], int i) {
 }
 
 // The helper warp: fetches what the consumers would wait for. Late landings into late [2][W][max_dim_rows],
-// double-buffered; keys and values of the next layer into L2; the host's abort word once a pass.
+// double-buffered; the host's abort word once a pass.
 template <int W>
 __device__ void help(Misc& misc, float* late, const u32* schedule) {
     const int lane = threadIdx.x & 31, modules = 2 * p.layers;
     const Place me = {(int)blockIdx.x / p.group, (int)blockIdx.x % p.group};
     const int dim_first = (int)(schedule[1] >> 16) * 8, dim_rows = (int)(schedule[1] & 0xffff) * 8;
     Clock clock = {&misc.quit, &misc.progress, -1, 0, 0};
-    int fed = 0, at0 = p.position, used = 0;
+    int fed = 0, used = 0;
 #pragma unroll 1
     for (u32 pass = 0; !*clock.quit; pass++) {
         const int rows = W == 1 ? 1 : fed < p.n_pending ? min(W, p.n_pending - fed) : 1;
@@ -85,13 +87,11 @@ __device__ void help(Misc& misc, float* late, const u32* schedule) {
         if (blockIdx.x == 0 && lane == 0 && load_from_host((const u32*)p.abort_word) == p.epoch) *(volatile u32*)&misc.aborted = ABORTED;
 #pragma unroll 1
         for (int module = 0; module <= modules; module++) {
-            // not sooner than the consumers run the module before it: L2 holds a few layers' keys, not all
             const int start = (int)pass * (2 * modules + 1) + 2 * max(module - 1, 0);
             while (*clock.progress < start)
                 if (over(clock)) return;
             if (module == modules) break;
             const Step step = ((const Step*)p.steps)[module];
-            if ((module & 1) == 0) prefetch_keys(me, module / 2, at0 + rows - 1, step.window);
             if (step.late < 0 || !dim_rows) continue;
             float* to = late + (used & 1) * W * p.max_dim_rows;
             while (!barrier_try(misc.late_empty + (used & 1), ((used >> 1) & 1) ^ 1))
@@ -125,7 +125,6 @@ __device__ void help(Misc& misc, float* late, const u32* schedule) {
             if (lane == 0) barrier_arrive(misc.late_full + (used & 1));
             used++;
         }
-        at0 += rows;
         // the rest of a pass, the head and the choice, is waited for with the clock running
         while (*clock.progress < (int)(pass + 1) * (2 * modules + 1))
             if (over(clock)) return;
@@ -187,6 +186,13 @@ __device__ __forceinline__ void read_embedding(char* x, float* stream, float2* r
         rope[w * (p.head_dim / 2) + i] = ((const float2*)p.rope)[(size_t)at * (p.head_dim / 2) + i];
 }
 
+// Lets the producer read what this pass has put into the cache. Long after it was put there: the fence costs little.
+__device__ __forceinline__ void cache_rows(Misc& misc, u32 pass) {
+    stores_before_copies();
+    sync_consumers();
+    if (threadIdx.x == 0) publish_in_block(&misc.cached, (int)pass + 1);
+}
+
 template <int W>
 __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
     const int tid = threadIdx.x;
@@ -245,9 +251,10 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
                     if (w < rows) inverse[w] = rsqrtf(mean_square(misc, w) + p.eps * scale[w] * scale[w]);
                 if (module == 0) first_inverse = pick<W>(inverse, rows - 1);
             } else if (kind == 4) {
+                cache_rows(misc, pass);
                 head_inverse = head_input(me, x, stream + (rows - 1) * p.max_dim_rows, misc, rows - 1, dim_first, dim_rows, pick<W>(scale, rows - 1), first_inverse, tag);
             } else {
-                if (kind == 1 && me.rank < p.kv_heads * p.splits) attend(me, base + p.off_attn, rope, layer, rows, at0, step.window, tag);
+                if (kind == 1 && me.rank < p.kv_heads * p.splits) attend(me, base + p.off_attn, cursor.ring, rope, layer, rows, at0, step.window, tag);
                 MARK(12);
                 // The stream is published on the scale that makes its last norm 1: no value leaves f16's range.
 #pragma unroll
@@ -257,7 +264,7 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
                 for (int w = 0; w < rows; w++) {
                     char* to = x + w * p.x_stride * 2;
                     if (kind == 1)
-                        combine(me, base + p.off_attn, to, w, units > 0, tag);
+                        combine(me, to, w, units > 0, tag);
                     else if (units)
                         gather_row((const u64*)p.hbuf + ((size_t)me.lane * W + w) * (p.ffn / 2), p.ffn, tag, to, nullptr);
                 }
@@ -348,6 +355,7 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
         if (feeding) fed += rows;
         at0 += rows;
         if (!heads) {
+            cache_rows(misc, pass);
             if (any_consumer(*(volatile int*)&gone)) break;
             if (fed < p.n_pending) continue;
             if (blockIdx.x == 0 && tid == 0) emit_token(0, 0, 0.0f, FED);
@@ -389,25 +397,42 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
 #endif
 }
 
-// Streams the tape until told to stop, then waits for the copies under way.
+// Streams tape and cached keys in the order of use until told to stop, then waits for the copies under way. W 0: the
+// tape alone.
 template <int W>
-__device__ void produce(Ring ring, const u32* schedule, volatile int* quit) {
+__device__ void produce(Ring ring, const u32* schedule, Misc& misc) {
     const int lane = threadIdx.x & 31;
+    const Place me = {(int)blockIdx.x / p.group, (int)blockIdx.x % p.group};
+    const int* windows = (const int*)(schedule + 4 * p.layers + 1);
     const char* tape = (const char*)p.tape + p.tape_stride * blockIdx.x;
-    u64 policy = 0;
+    volatile int* quit = &misc.quit;
+    u64 once = 0, again = 0;  // how level 2 keeps weights and keys
 #if __CUDA_ARCH__ >= 900
-    policy = evict_first_policy();
+    once = evict_first_policy();
+    again = evict_normal_policy();
 #endif
-    int fed = 0;
-    for (bool going = true; going;) {
+    int fed = 0, at = p.position, pass = 0;
+    for (bool going = true; going; pass++) {
         const char* from = tape;
         const bool feeding = fed < p.n_pending;
-        if (feeding) fed += W > 0 ? min(W, p.n_pending - fed) : p.n_pending;
-        for (int i = 0; i < 4 * p.layers && going; i++)
-            going = stream_phase(ring, p.shape[i & 3], (int)(schedule[i] & 0xffff), from, lane, quit, policy);
+        const int rows = feeding ? W > 0 ? min(W, p.n_pending - fed) : p.n_pending : 1;
+        if (feeding) fed += rows;
+#pragma unroll 1
+        for (int i = 0; i < 4 * p.layers && going; i++) {
+            if (W > 0 && (i & 3) == 1) {
+                if (i == 1) {  // rows of the passes before are in the cache
+                    while (read_in_block(&misc.cached) < pass && going) going = !*quit;
+                    going = __all_sync(~0u, going);
+                    copies_after_stores();
+                }
+                going = going && stream_keys(ring, me, i >> 2, at, rows, windows[i >> 2], lane, quit, again);
+            }
+            going = going && stream_phase(ring, p.shape[i & 3], (int)(schedule[i] & 0xffff), from, lane, quit, once);
+        }
+        at += rows;
         if (!going || (feeding && fed < p.n_pending)) continue;
         if (feeding && !p.want_head) break;
-        going = stream_phase(ring, p.shape[4], (int)(schedule[4 * p.layers] & 0xffff), from, lane, quit, policy);
+        going = stream_phase(ring, p.shape[4], (int)(schedule[4 * p.layers] & 0xffff), from, lane, quit, once);
     }
     ring_settle(ring);
 }
@@ -436,7 +461,7 @@ __device__ void run_block(char* sm) {
     if (threadIdx.x == 0) {
         misc.quit = gone = 0;
         misc.aborted = 0;
-        misc.progress = 0;
+        misc.progress = misc.cached = 0;
         for (int i = 0; i < 2; i++) {
             barrier_init(misc.late_full + i, 1);
             barrier_init(misc.late_empty + i, WARPS);
@@ -446,6 +471,8 @@ __device__ void run_block(char* sm) {
     }
 #pragma unroll 1
     for (int i = threadIdx.x; i < phases; i += blockDim.x) schedule[i] = ((const u32*)p.schedule)[blockIdx.x * phases + i];
+#pragma unroll 1
+    for (int i = threadIdx.x; i < p.layers; i += blockDim.x) schedule[phases + i] = ((const Step*)p.steps)[2 * i].window;
     __syncthreads();
     const int warp = threadIdx.x >> 5;
     if (warp < WARPS) {
@@ -458,7 +485,7 @@ __device__ void run_block(char* sm) {
         if (threadIdx.x == 0) *(volatile int*)&misc.quit = 1;
     } else {
         give_registers();
-        if (warp == WARPS) produce<W>(ring, schedule, &misc.quit);
+        if (warp == WARPS) produce<W>(ring, schedule, misc);
         if constexpr (W > 0)
             if (warp == WARPS + 1) help<W>(misc, (float*)(sm + p.off_late), schedule);
     }

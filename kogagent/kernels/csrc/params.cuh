@@ -73,6 +73,7 @@ struct Params {
     float eps, head_eps, attn_scale_log2;
     int x_stride;              // halves between rows of the shared input vector
     int stage_bytes, stages, max_dim_rows, max_head_rows;
+    int stage_chunks, step_chunks;  // chunks of 8 keys and their values in a stage; that all warps score at once
     // offsets into dynamic shared memory, bytes
     int off_x, off_red, off_attn, off_stream, off_late, off_logits, off_z, off_rope, off_schedule, off_misc;
     // segment

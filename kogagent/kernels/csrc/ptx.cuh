@@ -37,10 +37,17 @@ __device__ __forceinline__ u64 evict_first_policy() {
     asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
     return policy;
 }
+__device__ __forceinline__ u64 evict_normal_policy() {
+    u64 policy;
+    asm volatile("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(policy));
+    return policy;
+}
+// Arrives; the barrier also waits for `bytes` of copies.
+__device__ __forceinline__ void barrier_expect(u64* b, int bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(smem_address(b)), "r"(bytes) : "memory");
+}
 // Starts copying `bytes` to shared memory; the barrier counts them.
 __device__ __forceinline__ void bulk_copy(void* to, const void* from, int bytes, u64* full, u64 policy) {
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(smem_address(full)), "r"(bytes)
-                 : "memory");
     asm volatile(
         "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;"
         ::"r"(smem_address(to)), "l"(from), "r"(bytes), "r"(smem_address(full)), "l"(policy)
@@ -56,6 +63,27 @@ __device__ __forceinline__ void arrive_when_copied(u64* full) {
     asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(smem_address(full)) : "memory");
 }
 #endif
+
+// What this thread has stored to global memory is there for copies into shared memory that start after it says so.
+__device__ __forceinline__ void stores_before_copies() {
+    asm volatile("fence.acq_rel.gpu;" ::: "memory");
+#if __CUDA_ARCH__ >= 900
+    asm volatile("fence.proxy.async;" ::: "memory");
+#endif
+}
+__device__ __forceinline__ void copies_after_stores() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("fence.proxy.async;" ::: "memory");
+#endif
+}
+__device__ __forceinline__ void publish_in_block(int* to, int v) {
+    asm volatile("st.release.cta.shared.u32 [%0], %1;" ::"r"(smem_address(to)), "r"(v) : "memory");
+}
+__device__ __forceinline__ int read_in_block(const int* from) {
+    int v;
+    asm volatile("ld.acquire.cta.shared.u32 %0, [%1];" : "=r"(v) : "r"(smem_address(from)) : "memory");
+    return v;
+}
 
 // ── tagged words ──
 __device__ __forceinline__ u64 tagged(u32 value, u32 tag) { return (u64)tag << 32 | value; }
@@ -78,9 +106,6 @@ __device__ __forceinline__ u32 load_from_host(const u32* p) {
     asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
     return v;
 }
-__device__ __forceinline__ void prefetch_line(const void* address) {
-    asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
-}
 __device__ __forceinline__ u64 nanoseconds() {
     u64 t;
     asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t));
@@ -100,12 +125,6 @@ __device__ __forceinline__ float2 unpack_halves(u32 v) {
         : "=f"(r.x), "=f"(r.y)
         : "r"(v));
     return r;
-}
-// Sees what this block stored before a barrier; leaves level 1 alone.
-__device__ __forceinline__ uint4 load_past_l1(const uint4* from) {
-    uint4 v;
-    asm volatile("ld.global.cg.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(from));
-    return v;
 }
 // Volatile, so that loads stay ahead of the products that use them.
 __device__ __forceinline__ uint4 load_shared_16(u32 address) {

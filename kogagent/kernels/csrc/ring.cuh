@@ -2,6 +2,7 @@
 // Nothing here knows what the bytes mean.
 #pragma once
 #include "exchange.cuh"
+#include "keys.cuh"
 
 struct Ring {
     char* data;
@@ -44,21 +45,43 @@ __device__ __forceinline__ void ring_release(Ring& r, int lane) {
     r.next();
 }
 
-// Producer warp: stream one stage. False when the block is done.
-__device__ __forceinline__ bool ring_fill(Ring& r, const char* from, int bytes, int lane, volatile int* quit, u64 policy) {
-#if __CUDA_ARCH__ >= 900
-    while (!barrier_try(r.empty + r.slot, r.parity ^ 1))
-        if (*quit) return false;
-    if (lane == 0) bulk_copy(r.data + r.slot * r.stage_bytes, from, bytes, r.full + r.slot, policy);
-#else
-    // All lanes copy, so all must agree to go on: a stage half copied would never be full.
+// Producer warp, all its lanes: wait for the next stage to be free. False when the block is done.
+__device__ __forceinline__ bool ring_free(const Ring& r, volatile int* quit) {
+    // Lanes must agree: a stage half copied would never be full.
     while (!__all_sync(~0u, barrier_try(r.empty + r.slot, r.parity ^ 1)))
         if (__any_sync(~0u, *quit)) return false;
-    for (int i = lane * 16; i < bytes; i += 32 * 16) copy_16(r.data + r.slot * r.stage_bytes + i, from + i);
+    return true;
+}
+#if __CUDA_ARCH__ >= 900
+constexpr int COPIERS = 32;  // each lane copies a piece by itself
+__device__ __forceinline__ int ring_copier(int lane) { return lane; }
+__device__ __forceinline__ void ring_expect(const Ring& r, int bytes, int lane) {
+    if (lane == 0) barrier_expect(r.full + r.slot, bytes);
+    __syncwarp();
+}
+__device__ __forceinline__ void ring_copy(const Ring& r, char* to, const char* from, int bytes, int lane, u64 policy) {
+    bulk_copy(to, from, bytes, r.full + r.slot, policy);
+}
+__device__ __forceinline__ void ring_filled(Ring& r) {
+#else
+constexpr int COPIERS = 1;  // all lanes copy each piece together
+__device__ __forceinline__ int ring_copier(int lane) { return 0; }
+__device__ __forceinline__ void ring_expect(const Ring& r, int bytes, int lane) {}
+__device__ __forceinline__ void ring_copy(const Ring& r, char* to, const char* from, int bytes, int lane, u64 policy) {
+    for (int i = lane * 16; i < bytes; i += 32 * 16) copy_16(to + i, from + i);
+}
+__device__ __forceinline__ void ring_filled(Ring& r) {
     arrive_when_copied(r.full + r.slot);
 #endif
     if (r.filled < r.stages) r.filled++;
     r.next();
+}
+// Stream one stage that lies in one piece.
+__device__ __forceinline__ bool ring_fill(Ring& r, const char* from, int bytes, int lane, volatile int* quit, u64 policy) {
+    if (!ring_free(r, quit)) return false;
+    ring_expect(r, bytes, lane);
+    if (ring_copier(lane) == 0) ring_copy(r, r.data + r.slot * r.stage_bytes, from, bytes, lane, policy);
+    ring_filled(r);
     return true;
 }
 
