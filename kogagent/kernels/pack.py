@@ -115,12 +115,20 @@ def kind_of(phase: int, spec: ModelSpec) -> int:
 
 
 def plan(
-    spec: ModelSpec, sms: int, shared_limit: int, *, one_stream: bool, width: int = 1, stages: int = 0
+    spec: ModelSpec,
+    sms: int,
+    shared_limit: int,
+    *,
+    one_stream: bool,
+    width: int = 1,
+    stages: int = 0,
+    splits: int = 0,
 ) -> Layout:
     """Arrange a model on a card of `sms` multiprocessors with shared_limit bytes of shared memory a block.
 
     one_stream: all lanes' streams are equal, so that one is kept and all blocks are one group. stages limits
-    the depth of the ring (0: all that fits). Raises ConfigError for a shape the kernel cannot run.
+    the depth of the ring (0: all that fits). splits: of a kv head's keys, a power of two (0: as many as there are
+    blocks for). Raises ConfigError for a shape the kernel cannot run.
     """
     lanes = 1 if one_stream else spec.lanes
     heads, kv_heads, ffn = spec.n_heads // lanes, spec.n_kv_heads // lanes, spec.ffn_dim // lanes
@@ -143,7 +151,10 @@ def plan(
     head_mode = 0 if lanes == 1 or spec.head == "vocab_parallel" else 1 if spec.head == "replicate" else 2
     head_grid = head_mode != 0 or lanes == 1
     head_rows = spec.vocab_size if head_grid else spec.vocab_size // lanes
-    splits = 1 << min(max(group // kv_heads, 1).bit_length() - 1, MAX_SPLITS.bit_length() - 1)
+    most = 1 << min(max(group // kv_heads, 1).bit_length() - 1, MAX_SPLITS.bit_length() - 1)
+    splits = splits or most
+    if splits.bit_count() != 1 or splits > MAX_SPLITS:
+        raise ConfigError(f"splits={splits}: must be a power of two up to {MAX_SPLITS}")
     attention = heads * spec.head_dim
     columns = (spec.dim, attention, spec.dim, ffn, spec.dim)
     tiles = [-(-c // COLUMNS) for c in columns]

@@ -15,8 +15,8 @@ import torch
 from kogagent.engine.backends.cuda import kernel_steps
 from kogagent.engine.backends.reference import ReferenceBackend
 from kogagent.engine.weights import random_tensors
-from kogagent.kernels.monokernel import bias_rows, qk_norm_rows
 from kogagent.kernels.build import SOURCE
+from kogagent.kernels.monokernel import bias_rows, qk_norm_rows
 from kogagent.kernels.oracle import KeyStage, Oracle, key_stages
 from kogagent.kernels.pack import KEY_BLOCK, pack, plan
 from kogagent.spec import ModelSpec
@@ -112,7 +112,8 @@ def test_the_devices_own_stages_are_the_twins(tmp_path: Path, rng: np.random.Gen
     (tmp_path / "keys.cpp").write_text(_HOST)
     library = tmp_path / "keys.so"
     subprocess.run(
-        [compiler, "-shared", "-fPIC", f"-I{SOURCE}", str(tmp_path / "keys.cpp"), "-o", str(library)], check=True
+        [compiler, "-shared", "-fPIC", f"-I{SOURCE}", str(tmp_path / "keys.cpp"), "-o", str(library)],
+        check=True,
     )
     device = ctypes.CDLL(str(library))
     out = (ctypes.c_int * 4)()

@@ -177,16 +177,22 @@ __device__ __forceinline__ void publish_split(const Place& me, const AttentionSc
     for (int i = threadIdx.x; i < heads * (h / 2); i += THREADS) {
         const int local = i / (h / 2), pair = i - local * (h / 2), first = local << warps_log2, head = q_head + local;
         float top = -INFINITY, sum = 0, x = 0, y = 0;
-#pragma unroll 1
-        for (int v = 0; v < 1 << warps_log2; v++) top = fmaxf(top, s.stats[first + v].x);
+        float2 st[WARPS], a[WARPS];
+#pragma unroll
+        for (int v = 0; v < WARPS; v++) {
+            const bool there = v < 1 << warps_log2;
+            st[v] = there ? s.stats[first + v] : make_float2(-INFINITY, 0.0f);
+            a[v] = there ? ((const float2*)(s.sums + (first + v) * h))[pair] : make_float2(0.0f, 0.0f);
+        }
+#pragma unroll
+        for (int v = 0; v < WARPS; v++) top = fmaxf(top, st[v].x);
         const float from = top == -INFINITY ? 0.0f : top;
-#pragma unroll 1
-        for (int v = 0; v < 1 << warps_log2; v++) {
-            const float2 st = s.stats[first + v], a = ((const float2*)(s.sums + (first + v) * h))[pair];
-            const float scale = exp2_fast(st.x - from);
-            sum += st.y * scale;
-            x += a.x * scale;
-            y += a.y * scale;
+#pragma unroll
+        for (int v = 0; v < WARPS; v++) {
+            const float scale = exp2_fast(st[v].x - from);
+            sum += st[v].y * scale;
+            x += a[v].x * scale;
+            y += a[v].y * scale;
         }
         const float k = sum > 0 ? 1.0f / sum : 0.0f;
         u64* cell = (u64*)p.pbuf + ((row * p.heads * (h / 4) + head * (h / 4) + pair / 2) * p.splits + split) * 2;
@@ -204,6 +210,7 @@ __device__ __forceinline__ void attend(const Place& me, char* scratch, Ring& rin
     const SplitPlan plan = split_plan();
     const int h = p.head_dim, rep = p.heads / p.kv_heads, warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
     const int threads = 1 << plan.lanes_log2, together = WARPS >> plan.warps_log2, stage_keys = p.stage_chunks * KEY_BLOCK;
+    bool published = false;
 #pragma unroll 1
     for (int item = me.rank; item < p.kv_heads * p.splits; item += p.group) {
         const int kv_head = item >> p.split_log2, split = item & (p.splits - 1);
@@ -288,6 +295,7 @@ __device__ __forceinline__ void attend(const Place& me, char* scratch, Ring& rin
 #pragma unroll
                     for (int e = 0; e < 8; e++) acc[e] = acc[e] * a + __shfl_xor_sync(~0u, acc[e], o) * b;
                 }
+                if (published) sync_consumers();  // the sums before these have been read
                 if (plan.sub == 0 && plan.active) {
                     float4* to = (float4*)(s.sums + warp * h + plan.d);
                     to[0] = make_float4(acc[0], acc[1], acc[2], acc[3]);
@@ -296,7 +304,7 @@ __device__ __forceinline__ void attend(const Place& me, char* scratch, Ring& rin
                 }
                 sync_consumers();
                 TIMED(14, publish_split(me, s, plan.warps_log2, w, kv_head * rep + r0, min(together, rep - r0), split, tag));
-                sync_consumers();
+                published = true;
             }
         }
         if (run.stages == 1) ring_release(ring, lane);

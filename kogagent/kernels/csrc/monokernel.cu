@@ -166,24 +166,30 @@ __device__ __forceinline__ float head_input(const Place& me, char* x, const floa
     return p.head_mode == 1 ? 1.0f : rsqrtf(mean_square(misc, 0) + p.head_eps * factor * factor);
 }
 
-// The rows' embeddings as the first input, this block's rows of the residual, the rows' RoPE turns.
+// The rows' embeddings as the first input, this block's rows of the residual, the rows' RoPE turns. Few wide loads: each
+// waits for the memory once.
 __device__ __forceinline__ void read_embedding(char* x, float* stream, float2* rope, Misc& misc, int w, int id, int at, int dim_first, int dim_rows) {
-    const u32* row = (const u32*)p.embed + (size_t)id * (p.dim / 2);
-    u32* to = (u32*)(x + w * p.x_stride * 2);
+    const uint4* row = (const uint4*)p.embed + (size_t)id * (p.dim / 8);
+    uint4* to = (uint4*)(x + w * p.x_stride * 2);
+    const float4* turns = (const float4*)p.rope + (size_t)at * (p.head_dim / 4);
+    const float4 turn = (int)threadIdx.x < p.head_dim / 4 ? turns[threadIdx.x] : make_float4(0, 0, 0, 0);
     float square = 0;
 #pragma unroll 1
-    for (int i = threadIdx.x; i < p.dim / 2; i += THREADS) {
-        const u32 v = row[i];
-        const float2 f = unpack_halves(v);
+    for (int i = threadIdx.x; i < p.dim / 8; i += THREADS) {
+        const uint4 v = row[i];
+        const float2 f[4] = {unpack_halves(v.x), unpack_halves(v.y), unpack_halves(v.z), unpack_halves(v.w)};
         to[i] = v;
-        square += f.x * f.x + f.y * f.y;
-        if (2 * i >= dim_first && 2 * i < dim_first + dim_rows) *(float2*)(stream + w * p.max_dim_rows + 2 * i - dim_first) = f;
+#pragma unroll
+        for (int j = 0; j < 4; j++) square += f[j].x * f[j].x + f[j].y * f[j].y;
+        if (8 * i >= dim_first && 8 * i < dim_first + dim_rows) {
+            float4* mine = (float4*)(stream + w * p.max_dim_rows + 8 * i - dim_first);
+            mine[0] = make_float4(f[0].x, f[0].y, f[1].x, f[1].y);
+            mine[1] = make_float4(f[2].x, f[2].y, f[3].x, f[3].y);
+        }
     }
+    if ((int)threadIdx.x < p.head_dim / 4) ((float4*)rope)[w * (p.head_dim / 4) + threadIdx.x] = turn;
     square = warp_sum(square);
     if ((threadIdx.x & 31) == 0) misc.squares[w][threadIdx.x >> 5] = square;
-#pragma unroll 1
-    for (int i = threadIdx.x; i < p.head_dim / 2; i += THREADS)
-        rope[w * (p.head_dim / 2) + i] = ((const float2*)p.rope)[(size_t)at * (p.head_dim / 2) + i];
 }
 
 // Lets the producer read what this pass has put into the cache. Long after it was put there: the fence costs little.
