@@ -194,9 +194,8 @@ class Oracle:
         first = max(0, position + 1 - window) if window else 0
         keys = torch.arange(first, position + 1)
         splits = (keys // KEY_BLOCK) % layout.splits
-        seen = torch.cat(
-            [self._staged(kv[layer], position, window), kv[layer, :, :, position : position + 1]], 2
-        )
+        fresh = kv[layer, :, :, position : position + 1]
+        seen = torch.cat([self._staged(kv[layer], position, window), fresh], 2)
         out = torch.empty(layout.lanes, heads, h)
         for lane in range(layout.lanes):
             for head in range(heads):

@@ -55,8 +55,8 @@ class Layout:
     """The arrangement of one model on one card for one width. Everything the kernel needs but the numbers.
 
     lanes: streams kept apart, 1 where all are equal; group: blocks of one lane. schedule [blocks, 4N+1]:
-    first unit << 16 | units of each phase. heads, kv_heads, ffn are of one lane. stage_chunks: chunks of keys and
-    their values in a stage of the ring, a multiple of step_chunks, which all warps score at once.
+    first unit << 16 | units of each phase. heads, kv_heads, ffn are of one lane. stage_chunks: chunks of keys
+    and their values in a stage of the ring, a multiple of step_chunks, which all warps score at once.
     """
 
     spec: ModelSpec
@@ -127,8 +127,8 @@ def plan(
     """Arrange a model on a card of `sms` multiprocessors with shared_limit bytes of shared memory a block.
 
     one_stream: all lanes' streams are equal, so that one is kept and all blocks are one group. stages limits
-    the depth of the ring (0: all that fits). splits: of a kv head's keys, a power of two (0: as many as there are
-    blocks for). Raises ConfigError for a shape the kernel cannot run.
+    the depth of the ring (0: all that fits). splits: of a kv head's keys, a power of two (0: as many as there
+    are blocks for). Raises ConfigError for a shape the kernel cannot run.
     """
     lanes = 1 if one_stream else spec.lanes
     heads, kv_heads, ffn = spec.n_heads // lanes, spec.n_kv_heads // lanes, spec.ffn_dim // lanes

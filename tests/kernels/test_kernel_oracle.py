@@ -100,7 +100,8 @@ extern "C" int stages(int at, int window, int split, int split_log2, int step, i
     return key_run(at, window, split, split_log2, step, size).stages;
 }
 extern "C" void stage(int at, int window, int split, int split_log2, int step, int size, int i, int* out) {
-    const KeyStage s = key_stage(key_run(at, window, split, split_log2, step, size), i, at, split, split_log2, size);
+    const KeyRun run = key_run(at, window, split, split_log2, step, size);
+    const KeyStage s = key_stage(run, i, at, split, split_log2, size);
     out[0] = s.start, out[1] = s.low, out[2] = s.high, out[3] = s.last_rows;
 }
 """
@@ -111,10 +112,8 @@ def test_the_devices_own_stages_are_the_twins(tmp_path: Path, rng: np.random.Gen
     assert compiler, "this test compiles csrc/keys.cuh for the host: install a C++ compiler"
     (tmp_path / "keys.cpp").write_text(_HOST)
     library = tmp_path / "keys.so"
-    subprocess.run(
-        [compiler, "-shared", "-fPIC", f"-I{SOURCE}", str(tmp_path / "keys.cpp"), "-o", str(library)],
-        check=True,
-    )
+    command = [compiler, "-shared", "-fPIC", f"-I{SOURCE}", str(tmp_path / "keys.cpp"), "-o", str(library)]
+    subprocess.run(command, check=True)
     device = ctypes.CDLL(str(library))
     out = (ctypes.c_int * 4)()
     for _ in range(2000):
