@@ -112,28 +112,22 @@ __device__ __forceinline__ void read_qkv(const Place& me, const AttentionScratch
         const float2* weights = (const float2*)p.qk_norm + (layer * 2 + (kind == 0 ? 1 : 0)) * pairs;
         const u64* from = (const u64*)p.qbuf + ((size_t)me.lane * p.width + w) * p.qkv_rows + (kv_head * vectors + kind + rep) * p.head_dim;
         float2 weight[CELLS];
-        u64 a[CELLS], b[CELLS];
+        u64 x[2 * CELLS];
 #pragma unroll
         for (int j = 0; j < CELLS; j++)  // on their way while q is waited for
             weight[j] = norm && lane + 32 * j < pairs ? weights[lane + 32 * j] : make_float2(1.0f, 1.0f);
-        u32 spins = 0, wrong;
-        do {
-            wrong = 0;
+        poll(x, tag, [&](u64 (&to)[2 * CELLS]) {
 #pragma unroll
             for (int j = 0; j < CELLS; j++) {
-                a[j] = b[j] = (u64)tag << 32;
-                if (lane + 32 * j < pairs) load_two_words(from + 2 * (lane + 32 * j), a[j], b[j]);
-                wrong |= (tag_of(a[j]) ^ tag) | (tag_of(b[j]) ^ tag);
+                to[2 * j] = to[2 * j + 1] = (u64)tag << 32;
+                if (lane + 32 * j < pairs) load_two_words(from + 2 * (lane + 32 * j), to[2 * j], to[2 * j + 1]);
             }
-        } while (wrong && !give_up(spins));
+        });
         float scale = kind < 0 ? p.attn_scale_log2 : 1.0f;
         if (norm) {
             float square = 0;
 #pragma unroll
-            for (int j = 0; j < CELLS; j++) {
-                const float x = __uint_as_float((u32)a[j]), y = __uint_as_float((u32)b[j]);
-                square += x * x + y * y;
-            }
+            for (int j = 0; j < 2 * CELLS; j++) square += __uint_as_float((u32)x[j]) * __uint_as_float((u32)x[j]);
             scale *= rsqrtf(warp_sum(square) / p.head_dim + p.eps);
         }
         float2* q = (float2*)(s.q + (w * rep + kind + rep) * p.head_dim);
@@ -144,7 +138,7 @@ __device__ __forceinline__ void read_qkv(const Place& me, const AttentionScratch
         for (int j = 0; j < CELLS; j++) {
             const int i = lane + 32 * j;
             if (i >= pairs) continue;
-            float2 y = make_float2(__uint_as_float((u32)a[j]) * scale * weight[j].x, __uint_as_float((u32)b[j]) * scale * weight[j].y);
+            float2 y = make_float2(__uint_as_float((u32)x[2 * j]) * scale * weight[j].x, __uint_as_float((u32)x[2 * j + 1]) * scale * weight[j].y);
             if (kind < 1) {
                 const float2 r = rope[w * pairs + i];
                 y = make_float2(y.x * r.x - y.y * r.y, y.x * r.y + y.y * r.x);
@@ -330,23 +324,16 @@ __device__ __forceinline__ void combine(const Place& me, char* x, int w, bool ne
         const bool mine = quad < high;
         const u64* from = (const u64*)p.pbuf + ((row * quads + quad) * p.splits + first) * 2;
         const u64* sums = (const u64*)p.sbuf + (row * p.heads + quad / h4) * p.splits + first;
-        u64 a[MERGED], b[MERGED], sum[MERGED];
-        u32 spins = 0, wrong;
-        do {
-            wrong = 0;
+        u64 v[3 * MERGED];  // values, then sums
+        poll(v, tag, [&](u64 (&to)[3 * MERGED]) {
 #pragma unroll
             for (int j = 0; j < MERGED; j++) {
-                a[j] = b[j] = (u64)tag << 32;
-                if (mine && j < p.splits) load_two_words(from + 2 * j, a[j], b[j]);
+                to[2 * j] = to[2 * j + 1] = to[2 * MERGED + j] = (u64)tag << 32;
+                if (mine && j < p.splits) load_two_words(from + 2 * j, to[2 * j], to[2 * j + 1]);
+                if (j % 2 && mine && j < p.splits) load_two_words(sums + j - 1, to[2 * MERGED + j - 1], to[2 * MERGED + j]);
             }
-#pragma unroll
-            for (int j = 0; j < MERGED; j += 2) {
-                sum[j] = sum[j + 1] = (u64)tag << 32;
-                if (mine && j < p.splits && p.splits > 1) load_two_words(sums + j, sum[j], sum[j + 1]);
-            }
-#pragma unroll
-            for (int j = 0; j < MERGED; j++) wrong |= (tag_of(a[j]) ^ tag) | (tag_of(b[j]) ^ tag) | (tag_of(sum[j]) ^ tag);
-        } while (wrong && !give_up(spins));
+        });
+        const u64* sum = v + 2 * MERGED;
         float top = -INFINITY, total = 0, o[4] = {};
 #pragma unroll
         for (int j = 0; j < MERGED; j++)
@@ -356,7 +343,7 @@ __device__ __forceinline__ void combine(const Place& me, char* x, int w, bool ne
 #pragma unroll
         for (int j = 0; j < MERGED; j++) {
             const float weight = j < p.splits ? exp2_fast(__uint_as_float((u32)sum[j]) - top) : 0.0f;
-            const float2 lower = unpack_halves((u32)a[j]), upper = unpack_halves((u32)b[j]);
+            const float2 lower = unpack_halves((u32)v[2 * j]), upper = unpack_halves((u32)v[2 * j + 1]);
             total += weight;
             o[0] += weight * lower.x, o[1] += weight * lower.y, o[2] += weight * upper.x, o[3] += weight * upper.y;
         }
@@ -377,5 +364,5 @@ __device__ __forceinline__ void combine(const Place& me, char* x, int w, bool ne
             store_word(to + 1, tagged(out.y, tag));
         }
     }
-    if (!all && needed) gather(published, quads, nullptr, 0, tag, (uint2*)x);
+    if (!all && needed) gather(published, quads, tag, [&](int i, u32 a, u32 b) { ((uint2*)x)[i] = make_uint2(a, b); });
 }

@@ -65,31 +65,58 @@ __device__ __forceinline__ u32 poll_word(const u64* p, u32 tag) {
     } while (tag_of(v) != tag && !give_up(spins));
     return (u32)v;
 }
-// Two runs of cells (two words each) to shared memory, 8 bytes a cell, the second behind the first. All consumer
-// threads; no barrier after. One loop with one exit: code that runs once a phase is paid for by the byte, in
-// misses of the instruction cache.
-__device__ __forceinline__ void gather(const u64* from, int cells, const u64* from2, int cells2, u32 tag, uint2* to) {
+// Fills v by load(v), which asks for words not wanted as if they had come, until all carry the tag.
+template <int N, class Load>
+__device__ __forceinline__ void poll(u64 (&v)[N], u32 tag, Load load) {
+    u32 spins = 0, wrong = 0;
+#ifdef KOGAGENT_STAGGER
+    u64 second[N];
+    load(v);
+    const u32 start = clock_low();
+    while (clock_low() - start < KOGAGENT_STAGGER) {
+    }
+    for (;;) {
+        load(second);
+        wrong = 0;
+#pragma unroll
+        for (int i = 0; i < N; i++) wrong |= tag_of(v[i]) ^ tag;
+        if (!wrong || give_up(spins)) break;
+        load(v);
+        wrong = 0;
+#pragma unroll
+        for (int i = 0; i < N; i++) wrong |= tag_of(second[i]) ^ tag;
+        if (!wrong || give_up(spins)) {
+#pragma unroll
+            for (int i = 0; i < N; i++) v[i] = second[i];
+            break;
+        }
+    }
+#else
+    do {
+        load(v);
+        wrong = 0;
+#pragma unroll
+        for (int i = 0; i < N; i++) wrong |= tag_of(v[i]) ^ tag;
+    } while (wrong && !give_up(spins));
+#endif
+}
+// Cells of two words each, shared by all consumer threads: put(cell, value, value). No barrier after. One loop with
+// one exit: code that runs once a phase is paid for by the byte, in misses of the instruction cache.
+template <class Put>
+__device__ __forceinline__ void gather(const u64* from, int cells, u32 tag, Put put) {
     constexpr int BATCH = 4;
-    const int all = cells + cells2;
 #pragma unroll 1
-    for (int base = threadIdx.x; base < all; base += BATCH * THREADS) {
-        u64 a[BATCH], b[BATCH];
-        u32 spins = 0, wrong;
-        do {
-            wrong = 0;
+    for (int base = threadIdx.x; base < cells; base += BATCH * THREADS) {
+        u64 v[2 * BATCH];
+        poll(v, tag, [&](u64 (&to)[2 * BATCH]) {
 #pragma unroll
             for (int j = 0; j < BATCH; j++) {
-                const int i = base + j * THREADS;
-                a[j] = b[j] = (u64)tag << 32;
-                if (i < all) load_two_words(i < cells ? from + 2 * i : from2 + 2 * (i - cells), a[j], b[j]);
+                to[2 * j] = to[2 * j + 1] = (u64)tag << 32;
+                if (base + j * THREADS < cells) load_two_words(from + 2 * (base + j * THREADS), to[2 * j], to[2 * j + 1]);
             }
+        });
 #pragma unroll
-            for (int j = 0; j < BATCH; j++) wrong |= (tag_of(a[j]) ^ tag) | (tag_of(b[j]) ^ tag);
-        } while (wrong && !give_up(spins));
-#pragma unroll
-        for (int j = 0; j < BATCH; j++) {
-            const int i = base + j * THREADS;
-            if (i < all) to[i] = make_uint2((u32)a[j], (u32)b[j]);
-        }
+        for (int j = 0; j < BATCH; j++)
+            if (base + j * THREADS < cells) put(base + j * THREADS, (u32)v[2 * j], (u32)v[2 * j + 1]);
     }
 }

@@ -37,15 +37,13 @@ __device__ __forceinline__ void pad_input(char* x, int values, int kind, int row
 }
 // Halves of one row from an exchange buffer into x and, if asked, their sum of squares into this warp's place.
 __device__ __forceinline__ void gather_row(const u64* from, int values, u32 tag, char* x, float* squares) {
-    gather(from, values / 4, nullptr, 0, tag, (uint2*)x);
-    if (!squares) return;
     float square = 0;
-#pragma unroll 1
-    for (int i = threadIdx.x; i < values / 4; i += THREADS) {  // what this thread has just written
-        const uint2 v = ((const uint2*)x)[i];
-        const float2 f = unpack_halves(v.x), g = unpack_halves(v.y);
+    gather(from, values / 4, tag, [&](int i, u32 a, u32 b) {
+        const float2 f = unpack_halves(a), g = unpack_halves(b);
+        ((uint2*)x)[i] = make_uint2(a, b);
         square += f.x * f.x + f.y * f.y + g.x * g.x + g.y * g.y;
-    }
+    });
+    if (!squares) return;
     square = warp_sum(square);
     if ((threadIdx.x & 31) == 0) squares[threadIdx.x >> 5] = square;
 }

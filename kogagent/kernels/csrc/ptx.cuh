@@ -112,6 +112,12 @@ __device__ __forceinline__ u64 nanoseconds() {
     return t;
 }
 
+__device__ __forceinline__ u32 clock_low() {
+    u32 t;
+    asm volatile("mov.u32 %0, %%clock;" : "=r"(t));
+    return t;
+}
+
 // ── arithmetic ──
 // Bits of two halves; lo lies at the lower address.
 __device__ __forceinline__ u32 pack_halves(float lo, float hi) {
