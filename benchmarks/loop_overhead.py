@@ -2,14 +2,19 @@
 
     python -m benchmarks.loop_overhead            measure, print, append to results/loop_overhead.jsonl
     python -m benchmarks.loop_overhead --dry-run  print only
+    make peers                                    install the SDKs it is compared with, in .venv-peers
 
 A turn is one model turn with one call: events, parsing and validating its arguments, running the tool, its
 result in the history. The scripted model says its events from a list; what that costs is measured beside as
 `script alone`, and not subtracted. `plain asyncio + json` is the least any loop could do: parse the
 arguments, call the function, append two messages. Agents and event loops are made once, as programs do.
 
-The clock is the CPU time of the loop's thread: nothing here waits, so on an idle machine it is the wall time,
+The clock is the CPU time of the process: nothing here waits, so on an idle machine it is the wall time,
 and on a busy one it leaves out what others take. The wall time stands beside it.
+
+Other SDKs (benchmarks/loop_peers) play the same script, each in a process of its own under --peers' Python,
+in the same rounds. Some of them take minutes for 1,000 turns: there each is run once, unless --full is given,
+and the record's note says so.
 """
 
 from __future__ import annotations
@@ -18,11 +23,16 @@ import argparse
 import asyncio
 import json
 import secrets
+import sys
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from benchmarks.common import Figure, Record, append, interleave, make_record, show
+from benchmarks.child import Child, PeerFailed
+from benchmarks.common import ROOT, Figure, Record, append, interleave, make_record, show
+from benchmarks.loop_peers.script import PEERS, look, names
 from kogagent import Agent, Limits, RunFinished, Tool, Toolbox, UserMessage, tool
 from kogagent.loop.protocols import TurnRequest
 from kogagent.testing import ScriptedModel, call
@@ -32,21 +42,42 @@ TOOLS = (1, 162)
 _FREE = Limits(max_turns=None, max_calls=None)
 
 
-@tool
-async def look(path: str, depth: int = 1) -> list[str]:
-    """Look at a folder.
+PEERS_PYTHON = ROOT / ".venv-peers" / "bin" / "python"
+_SLOW = 1000
+"""From so many turns on, peers are run once: they grow with the history."""
 
-    Args:
-        path: the folder
-        depth: how many levels
-    """
-    return [path, "a.txt"]
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Another SDK, ready in a process of its own."""
+
+    name: str
+    version: str
+    child: Child
+
+    def run(self, turns: int, tools: int) -> float:
+        """µs of CPU time a turn, over enough runs for 100 turns."""
+        runs = max(100 // turns, 1)
+        asked = {"turns": turns, "tools": tools, "runs": runs}
+        spent = json.loads(self.child.ask(json.dumps(asked), seconds=3600))
+        return float(spent["cpu"]) / (turns * runs) * 1e6
+
+
+def start_peers(python: Path, wanted: Iterable[str] = PEERS) -> tuple[list[Peer], list[str]]:
+    """(those that run under this Python, why each other one does not)."""
+    ready, failed = [], []
+    for name in wanted:
+        try:
+            child = Child([str(python), "-m", "benchmarks.loop_peers", name], name, seconds=300)
+            ready.append(Peer(name, child.ask("version"), child))
+        except PeerFailed as error:
+            failed.append(str(error))
+    return ready, failed
 
 
 def _tools(count: int) -> list[Tool[..., Any]]:
     """`look` and others of the same kind."""
-    others = [tool(look.function, name=f"look_{n}") for n in range(count - 1)]
-    return [*others, look]
+    return [tool(look, name=name) for name in names(count)]
 
 
 def _script(turns: int) -> ScriptedModel:
@@ -59,7 +90,7 @@ def _per_turn(
     runner: asyncio.Runner,
     turns: int,
     run: Callable[[ScriptedModel], Coroutine[Any, Any, None]],
-    clock: Callable[[], float] = time.thread_time,
+    clock: Callable[[], float] = time.process_time,
 ) -> Callable[[], float]:
     """Enough runs of so many turns for 1,000 turns; µs a turn."""
 
@@ -113,24 +144,36 @@ def _plain(turns: int) -> Callable[[ScriptedModel], Coroutine[Any, Any, None]]:
     return run
 
 
-def measure(repeats: int) -> list[Record]:
-    """One record a case: stream() is the figure, run() and the controls stand beside it."""
+def measure(repeats: int, peers: Sequence[Peer], turns: Sequence[int], *, full: bool) -> list[Record]:
+    """One record a case: stream() is the figure, run() and the controls stand beside it; with peers a second
+    one, in whose rounds they took turns."""
     records = []
     with asyncio.Runner() as runner:
         for count in TOOLS:
             toolbox = Toolbox(_tools(count))
-            for turns in TURNS:
+            for length in turns:
                 runs = {
-                    "stream": _agent_stream(toolbox, turns),
-                    "run": _agent_run(toolbox, turns),
-                    "script": _script_alone(turns),
-                    "plain": _plain(turns),
+                    "stream": _agent_stream(toolbox, length),
+                    "run": _agent_run(toolbox, length),
+                    "script": _script_alone(length),
+                    "plain": _plain(length),
                 }
-                clocked = {name: _per_turn(runner, turns, run) for name, run in runs.items()}
-                clocked["wall"] = _per_turn(runner, turns, runs["stream"], time.perf_counter)
-                figures = interleave(clocked, repeats=repeats)
-                records.append(_record(f"scripted/turns{turns}/tools{count}", figures))
+                clocked = {name: _per_turn(runner, length, run) for name, run in runs.items()}
+                clocked["wall"] = _per_turn(runner, length, runs["stream"], time.perf_counter)
+                once = length >= _SLOW and not full
+                beside = {peer.name: _peer_run(peer, length, count) for peer in peers}
+                figures = interleave(clocked | ({} if once else beside), repeats=repeats)
+                if once:
+                    figures |= {name: Figure((run(),)) for name, run in beside.items()}
+                case = f"turns{length}/tools{count}"
+                records.append(_record(f"scripted/{case}", figures))
+                if peers:
+                    records.append(_beside(f"peers/{case}", figures, peers, once=once))
     return records
+
+
+def _peer_run(peer: Peer, turns: int, tools: int) -> Callable[[], float]:
+    return lambda: peer.run(turns, tools)
 
 
 def _record(case: str, figures: Mapping[str, Figure]) -> Record:
@@ -140,18 +183,36 @@ def _record(case: str, figures: Mapping[str, Figure]) -> Record:
         "script alone": figures["script"],
         "plain asyncio + json": figures["plain"],
     }
-    note = "agent.stream, every event read; one call a turn; CPU time of the loop's thread"
+    note = "agent.stream, every event read; one call a turn; CPU time of the process"
     return make_record(
         "loop_overhead", case, "none", "us_per_turn", figures["stream"], peers=peers, note=note
     )
 
 
+def _beside(case: str, figures: Mapping[str, Figure], peers: Sequence[Peer], *, once: bool) -> Record:
+    """agent.run beside the other SDKs: whole runs without events, as they were asked for."""
+    versions = ", ".join(f"{peer.name} {peer.version}" for peer in peers)
+    note = f"agent.run; {versions}; CPU time of each process" + ("; each peer run once" if once else "")
+    values = {peer.name: figures[peer.name] for peer in peers} | {"plain asyncio + json": figures["plain"]}
+    return make_record("loop_overhead", case, "none", "us_per_turn", figures["run"], peers=values, note=note)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="What the agent loop costs a turn, without a model.")
     parser.add_argument("--repeats", type=int, default=9)
+    parser.add_argument("--turns", type=int, nargs="+", default=list(TURNS))
+    parser.add_argument("--peers", type=Path, default=PEERS_PYTHON, help="a Python with the other SDKs")
+    parser.add_argument("--full", action="store_true", help="peers of 1,000 turns as often as everything")
     parser.add_argument("--dry-run", action="store_true", help="print, record nothing")
     options = parser.parse_args()
-    records = measure(options.repeats)
+    peers, failed = start_peers(options.peers) if options.peers.exists() else ([], [])
+    for reason in failed or ([] if peers else [f"no other SDKs: there is no {options.peers} (make peers)"]):
+        print(f"left out: {reason}", file=sys.stderr)
+    try:
+        records = measure(options.repeats, peers, options.turns, full=options.full)
+    finally:
+        for peer in peers:
+            peer.child.close()
     show(records)
     if not options.dry_run:
         append(records)

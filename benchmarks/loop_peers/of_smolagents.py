@@ -1,0 +1,61 @@
+"""smolagents: a ToolCallingAgent. Its tools and models are synchronous, and it answers through a tool."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, ClassVar
+
+from smolagents import LogLevel, Tool, ToolCallingAgent
+from smolagents.models import (
+    ChatMessage,
+    ChatMessageToolCall,
+    ChatMessageToolCallFunction,
+    MessageRole,
+    Model,
+)
+
+from benchmarks.loop_peers.script import Script, names
+
+
+class Scripted(Model):  # type: ignore[misc]
+    script: Script
+
+    def generate(self, messages: list[Any], *_: Any, **__: Any) -> ChatMessage:
+        call = self.script.next_call()
+        self.seen = messages
+        name = "final_answer" if call is None else "look"
+        id, arguments = call or ("call_last", {"answer": "done"})
+        function = ChatMessageToolCallFunction(name=name, arguments=arguments)
+        return ChatMessage(MessageRole.ASSISTANT, "", [ChatMessageToolCall(function, id, "function")])
+
+
+class Look(Tool):  # type: ignore[misc]
+    name = "look"
+    description = "Look at a folder."
+    inputs: ClassVar[dict[str, Any]] = {
+        "path": {"type": "string", "description": "the folder"},
+        "depth": {"type": "integer", "description": "how many levels", "nullable": True},
+    }
+    output_type = "array"
+
+    def forward(self, path: str, depth: int | None = 1) -> list[str]:
+        return [path, "a.txt"]
+
+
+def prepare(tools: int) -> Callable[[Script], Awaitable[int]]:
+    def named(name: str) -> Tool:
+        one = Look()
+        one.name = name
+        return one
+
+    model = Scripted()
+    agent = ToolCallingAgent(
+        tools=[named(name) for name in names(tools)], model=model, verbosity_level=LogLevel.OFF
+    )
+
+    async def run(script: Script) -> int:
+        model.script = script
+        assert agent.run("go", max_steps=script.turns) == "done"
+        return sum(message.role == MessageRole.TOOL_RESPONSE for message in model.seen)
+
+    return run

@@ -1,0 +1,55 @@
+"""The loop's benchmark beside other SDKs: they play it all; one that cannot is left out by name."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks import loop_overhead
+from benchmarks.loop_overhead import Peer, measure, start_peers
+from benchmarks.loop_peers.script import PEERS, Script, names
+
+HERE = ("openai-agents", "pydantic-ai")  # those that the tests' own environment has
+
+
+@pytest.fixture(scope="module")
+def peers() -> Iterator[list[Peer]]:
+    ready, failed = start_peers(Path(sys.executable), HERE)
+    assert not failed
+    yield ready
+    for peer in ready:
+        peer.child.close()
+
+
+def test_a_script_gives_every_turn_arguments_of_its_own_and_ends(rng: np.random.Generator) -> None:
+    turns = int(rng.integers(2, 9))
+    script, other = Script(turns, "a"), Script(turns, "b")
+    calls = [script.next_call() for _ in range(turns)]
+    assert calls[-1] is None and script.played == turns
+    said = [call for call in calls if call is not None]
+    assert len({str(call) for call in [*said, *(other.next_call() for _ in said)]}) == 2 * len(said)
+
+
+def test_other_sdks_play_the_script_beside_ours_in_one_record(
+    peers: list[Peer], monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    turns = int(rng.integers(3, 7))
+    monkeypatch.setattr(loop_overhead, "TOOLS", (int(rng.integers(1, 5)),))
+    monkeypatch.setattr(loop_overhead, "_SLOW", turns)
+    own, beside = measure(5, peers, [turns], full=False)
+    assert own.case == f"scripted/turns{turns}/tools{loop_overhead.TOOLS[0]}"
+    assert beside.case == own.case.replace("scripted", "peers")
+    assert set(beside.peers) == {*HERE, "plain asyncio + json"}
+    assert all(value > 0 for value in beside.peers.values())
+    assert "each peer run once" in beside.note and "openai-agents 0." in beside.note
+    assert own.metric == beside.metric == "us_per_turn" and beside.value == own.peers["agent.run"]
+
+
+def test_an_sdk_that_is_not_installed_is_left_out_with_the_reason(tmp_path: Path) -> None:
+    ready, failed = start_peers(tmp_path / "no-such-python", ["smolagents"])
+    assert not ready and len(failed) == 1 and "no-such-python" in failed[0]
+    assert set(PEERS) >= set(HERE) and names(3) == ["look_0", "look_1", "look"]
