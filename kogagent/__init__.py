@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kogagent.engine.sampling import SamplingParams
     from kogagent.errors import (
         ConfigError,
         ContextError,
+        Deferred,
         DeviceError,
         EngineClosedError,
+        GuardrailError,
         InputError,
         KogagentError,
         MissingExtraError,
@@ -22,38 +23,57 @@ if TYPE_CHECKING:
     )
     from kogagent.local import Choices, Ebnf, Engine, Regex
     from kogagent.loop.agent import Agent
+    from kogagent.loop.compaction import Compaction
+    from kogagent.loop.conversation import BestOf, Conversation
+    from kogagent.loop.guardrails import Guardrails
+    from kogagent.loop.handoff import Handoff
     from kogagent.loop.hooks import Hooks
     from kogagent.loop.limits import Limits
+    from kogagent.loop.notation import messages_from_json, messages_to_json
     from kogagent.loop.observers import Observer, RunInfo, RunObserver
     from kogagent.loop.sessions import SessionStore
     from kogagent.loop.stream import AgentStream
-    from kogagent.loop.transcript import Transcript, messages_from_json, messages_to_json
+    from kogagent.loop.transcript import Transcript
+    from kogagent.sampling import SamplingParams
     from kogagent.tools.tool import Tool, tool
     from kogagent.tools.toolbox import Toolbox
     from kogagent.types import (
         AgentEvent,
+        Answer,
+        Approved,
         AskedAgain,
         AssistantMessage,
         CallDelta,
         CallReady,
         CallStarted,
+        Compacted,
+        Denied,
+        Event,
+        File,
+        HandedOff,
         Message,
         ModelEvent,
+        Nested,
+        ObserveDelta,
         PlanDelta,
         RunContext,
         RunFinished,
         RunResult,
+        SummaryMessage,
+        Supplied,
         SystemMessage,
         TextDelta,
         Timings,
         ToolCall,
         ToolFinished,
         ToolMessage,
+        ToolProgress,
         ToolResult,
         ToolSpec,
         ToolStarted,
         TurnEnd,
         TurnFinished,
+        TurnRetried,
         TurnStarted,
         Usage,
         UserMessage,
@@ -63,23 +83,29 @@ if TYPE_CHECKING:
 # Where each public name lives. Nothing is imported before it is asked for: the package must load in
 # milliseconds and without torch, whatever its parts need.
 _NAMES_OF = {
-    "engine.sampling": "SamplingParams",
-    "errors": "ConfigError ContextError DeviceError EngineClosedError InputError KogagentError "
-    "MissingExtraError ModelError Retry SchemaError ToolError ToolFailed",
+    "errors": "ConfigError ContextError Deferred DeviceError EngineClosedError GuardrailError InputError "
+    "KogagentError MissingExtraError ModelError Retry SchemaError ToolError ToolFailed",
     "local": "Choices Ebnf Engine Regex",
     "loop.agent": "Agent",
+    "loop.compaction": "Compaction",
+    "loop.conversation": "BestOf Conversation",
+    "loop.guardrails": "Guardrails",
+    "loop.handoff": "Handoff",
     "loop.hooks": "Hooks",
     "loop.limits": "Limits",
     "loop.observers": "Observer RunInfo RunObserver",
+    "loop.notation": "messages_from_json messages_to_json",
     "loop.sessions": "SessionStore",
     "loop.stream": "AgentStream",
-    "loop.transcript": "Transcript messages_from_json messages_to_json",
+    "loop.transcript": "Transcript",
+    "sampling": "SamplingParams",
     "tools.tool": "Tool tool",
     "tools.toolbox": "Toolbox",
-    "types": "AgentEvent AskedAgain AssistantMessage CallDelta CallReady CallStarted Message ModelEvent "
-    "PlanDelta RunContext RunFinished RunResult SystemMessage TextDelta Timings ToolCall ToolFinished "
-    "ToolMessage ToolResult ToolSpec ToolStarted TurnEnd TurnFinished "
-    "TurnStarted Usage UserMessage Written",
+    "types": "AgentEvent Answer Approved AskedAgain AssistantMessage CallDelta CallReady CallStarted "
+    "Compacted Denied Event File HandedOff Message ModelEvent Nested ObserveDelta PlanDelta RunContext "
+    "RunFinished RunResult SummaryMessage Supplied SystemMessage TextDelta Timings "
+    "ToolCall ToolFinished ToolMessage ToolProgress ToolResult ToolSpec ToolStarted TurnEnd "
+    "TurnFinished TurnRetried TurnStarted Usage UserMessage Written",
 }
 _HOME = {name: module for module, names in _NAMES_OF.items() for name in names.split()}
 
@@ -87,18 +113,32 @@ __all__ = [
     "Agent",
     "AgentEvent",
     "AgentStream",
+    "Answer",
+    "Approved",
     "AskedAgain",
     "AssistantMessage",
+    "BestOf",
     "CallDelta",
     "CallReady",
     "CallStarted",
     "Choices",
+    "Compacted",
+    "Compaction",
     "ConfigError",
     "ContextError",
+    "Conversation",
+    "Deferred",
+    "Denied",
     "DeviceError",
     "Ebnf",
     "Engine",
     "EngineClosedError",
+    "Event",
+    "File",
+    "GuardrailError",
+    "Guardrails",
+    "HandedOff",
+    "Handoff",
     "Hooks",
     "InputError",
     "KogagentError",
@@ -107,6 +147,8 @@ __all__ = [
     "MissingExtraError",
     "ModelError",
     "ModelEvent",
+    "Nested",
+    "ObserveDelta",
     "Observer",
     "PlanDelta",
     "Regex",
@@ -119,6 +161,8 @@ __all__ = [
     "SamplingParams",
     "SchemaError",
     "SessionStore",
+    "SummaryMessage",
+    "Supplied",
     "SystemMessage",
     "TextDelta",
     "Timings",
@@ -128,6 +172,7 @@ __all__ = [
     "ToolFailed",
     "ToolFinished",
     "ToolMessage",
+    "ToolProgress",
     "ToolResult",
     "ToolSpec",
     "ToolStarted",
@@ -135,6 +180,7 @@ __all__ = [
     "Transcript",
     "TurnEnd",
     "TurnFinished",
+    "TurnRetried",
     "TurnStarted",
     "Usage",
     "UserMessage",

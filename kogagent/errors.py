@@ -9,7 +9,9 @@
     ├── ModelError            the model's: output that cannot be used (NaN logits, no legal token)
     ├── ToolError             a tool's
     │   ├── Retry               raised by a tool: the model may try again with other arguments
-    │   └── ToolFailed          raised by a tool: tell the model and go on
+    │   ├── ToolFailed          raised by a tool: tell the model and go on
+    │   └── Deferred            raised by a tool or an approver: the result comes later
+    ├── GuardrailError        what a guardrail does not let pass
     └── DeviceError           the device's: a launch, a deadline, a dead kernel; the engine is closed
         └── EngineClosedError   the engine or session was closed or poisoned before
 
@@ -74,6 +76,22 @@ class Retry(ToolError):
 
 class ToolFailed(ToolError):
     """Raised by a tool: it could not do its work; the model is told why and goes on."""
+
+
+class Deferred(ToolError):
+    """Raised by a tool, or by what approves calls: the result comes later, from `agent.run(answers=…)`.
+
+    The run ends when the other calls of its turn are done. The message is for who looks at the waiting call.
+    """
+
+
+class GuardrailError(KogagentError, RuntimeError):
+    """A guardrail did not let a prompt or an answer pass. guardrail: its name; why: what it said."""
+
+    def __init__(self, message: str, *, guardrail: str = "", why: str = "") -> None:
+        super().__init__(message)
+        self.guardrail = guardrail
+        self.why = why
 
 
 class DeviceError(KogagentError, RuntimeError):

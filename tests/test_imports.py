@@ -16,24 +16,26 @@ ALLOWED: dict[str, set[str]] = {
     "types": set(),
     "errors": set(),
     "spec": {"errors"},
+    "sampling": {"errors"},
     "gguf_header": {"errors"},  # both the tokenizer and the weights of such a file are found by it
     "tokenizer": {"types", "errors", "spec", "gguf_header"},
     "chat": {"types", "errors", "spec", "tokenizer"},
     "tools": {"types", "errors"},
-    "loop": {"types", "errors"},
+    "loop": {"types", "errors", "sampling"},
     "kernels": {"spec", "errors"},
-    "engine": {"spec", "errors", "types.FinishReason", "gguf_header"},
-    "local": {"engine", "chat", "tokenizer", "loop.protocols", "types", "errors", "spec"},
+    "engine": {"spec", "errors", "sampling", "types.FinishReason", "gguf_header"},
+    "local": {"engine", "chat", "tokenizer", "loop.protocols", "types", "errors", "spec", "sampling"},
     # What MCP brings in is a tool like any other; the grammar itself says which schemas it can enforce.
     "mcp": {"tools", "types", "errors", "spec", "engine.grammar"},
     # An endpoint uses the engine as anybody does; of what is below it names sampling parameters alone.
-    "serve": {"local", "chat", "loop.protocols", "engine.sampling", "types", "errors"},
+    "serve": {"local", "chat", "loop.protocols", "engine.sampling", "sampling", "types", "errors"},
 }
 # One file that may know more than its package, each with the reason.
 EXTRA: dict[str, set[str]] = {
     "engine.backends.cuda": {"kernels"},  # the one place where the engine meets a device program
     "engine.backends.native": {"kernels.cpu"},  # likewise for the CPU program
     "engine.backends": {"kernels.cpu.library", "kernels.cpu"},  # asks whether it was built; loads no torch
+    "loop.handoff": {"tools"},  # a hand-off is a tool to the model
     "loop.agent": {"tools"},  # an Agent is built from functions; the loop itself sees the Tools protocol
 }
 HEAVY = ("torch", "triton", "cupy", "transformers", "tokenizers", "pydantic", "numpy", "jinja2")

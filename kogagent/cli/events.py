@@ -12,14 +12,20 @@ from kogagent.types import (
     CallDelta,
     CallReady,
     CallStarted,
+    Compacted,
+    HandedOff,
+    Nested,
+    ObserveDelta,
     PlanDelta,
     RunFinished,
     TextDelta,
     ToolCall,
     ToolFinished,
+    ToolProgress,
     ToolStarted,
     TurnEnd,
     TurnFinished,
+    TurnRetried,
     TurnStarted,
 )
 
@@ -27,6 +33,8 @@ from kogagent.types import (
 def as_json(event: AgentEvent) -> dict[str, Any]:
     """`event` names the kind; the other keys are its fields as plain values."""
     match event:
+        case ObserveDelta(text):
+            return {"event": "observe_delta", "text": text}
         case PlanDelta(text):
             return {"event": "plan_delta", "text": text}
         case TextDelta(text):
@@ -50,6 +58,34 @@ def as_json(event: AgentEvent) -> dict[str, Any]:
             }
         case AskedAgain(reason):
             return {"event": "asked_again", "reason": reason}
+        case TurnStarted(turn, messages, agent):
+            return {"event": "turn_started", "turn": turn, "messages": len(messages), "agent": agent}
+        case TurnFinished(turn, usage, timings, agent):
+            return {
+                "event": "turn_finished",
+                "turn": turn,
+                "agent": agent,
+                "usage": asdict(usage),
+                "timings": asdict(timings),
+            }
+        case TurnRetried(error, attempt):
+            return {"event": "turn_retried", "error": f"{type(error).__name__}: {error}", "attempt": attempt}
+        case ToolProgress(call, value):
+            return {"event": "tool_progress", **_call(call), "value": value}
+        case HandedOff(call, source, target):
+            return {"event": "handed_off", **_call(call), "source": source, "target": target}
+        case Compacted():
+            return {
+                "event": "compacted",
+                "messages_before": event.messages_before,
+                "messages_after": event.messages_after,
+                "tokens_before": event.tokens_before,
+                "tokens_after": event.tokens_after,
+                "summary": event.summary,
+                "usage": asdict(event.usage),
+            }
+        case Nested(call_id, inner):
+            return {"event": "nested", "call_id": call_id, "inner": as_json(inner)}
         case TurnEnd(reason, usage, timings, written):
             return {
                 "event": "turn_end",
@@ -57,15 +93,6 @@ def as_json(event: AgentEvent) -> dict[str, Any]:
                 "usage": asdict(usage),
                 "timings": asdict(timings),
                 "written": [asdict(token) for token in written],
-            }
-        case TurnStarted(turn, messages):
-            return {"event": "turn_started", "turn": turn, "messages": len(messages)}
-        case TurnFinished(turn, usage, timings):
-            return {
-                "event": "turn_finished",
-                "turn": turn,
-                "usage": asdict(usage),
-                "timings": asdict(timings),
             }
         case RunFinished(result):
             return {

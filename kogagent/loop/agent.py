@@ -4,30 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from kogagent.errors import InputError
-from kogagent.loop.channel import Channel, Nobody
+from kogagent.errors import InputError, ToolFailed
+from kogagent.loop.compaction import Compaction
+from kogagent.loop.conversation import BestOf, Conversation, History
+from kogagent.loop.guardrails import Guardrails
+from kogagent.loop.handoff import Handoff, handoff_tool
 from kogagent.loop.hooks import Hooks
 from kogagent.loop.limits import Limits
-from kogagent.loop.observers import Observer, RunInfo, Watched
-from kogagent.loop.protocols import ClosingModel, Model, ModelSource, ToolChoice
-from kogagent.loop.run import Run, Setup, Sink, finish_within
+from kogagent.loop.observers import Observer
+from kogagent.loop.protocols import Model, ModelSource, ToolChoice
 from kogagent.loop.step import Check, Invalid, Valid
 from kogagent.loop.stream import AgentStream
-from kogagent.loop.transcript import Transcript
-from kogagent.types import Message, RunResult, UserMessage
+from kogagent.loop.subagent import run_nested
+from kogagent.sampling import SamplingParams
+from kogagent.types import Answer, RunContext, RunResult
 
 if TYPE_CHECKING:
     from kogagent.tools.tool import Tool
     from kogagent.tools.toolbox import Approve, Toolbox
 
 Instructions: TypeAlias = str | Callable[[Any], str | Awaitable[str]]
-History: TypeAlias = Transcript | Sequence[Message]
 
-_PLAN_TOKENS = 64
-_CLOSE_S = 5.0
+_PHASE_TOKENS = 64
 
 
 class Agent:
@@ -35,13 +36,18 @@ class Agent:
 
     model: an Engine, or anything that is a Model. tools: functions, Tools, toolkits, or a Toolbox.
     instructions: the system message, or a function of the run's deps that gives it once a run.
-    plan: tokens of a short plan before each act; True for 64, 0 for none. output_type: the answer is JSON of
-    this type, validated; str for any text. tool_choice: "auto", "none", "required" or a tool's name, until a
-    call was made. on_tool_error: "tell" the model of an exception that a tool did not mean to raise, or
-    "raise" it. approve: asked before each call of a tool that needs approval, see Toolbox.
+    plan: tokens of a short plan before each act; observe: tokens of a short text, before that, on what the
+    results come to; True for 64, 0 for none. output_type: the answer is JSON of this type, validated; str for
+    any text. tool_choice: "auto", "none", "required" or a tool's name, until a call was made.
+    on_tool_error: "tell" the model of an exception that a tool did not mean to raise, or "raise" it.
+    approve: asked before each call of a tool that needs approval, see Toolbox.
     hooks: functions that look into the run, see Hooks. observers: watch every run from outside, see
-    kogagent.observe. An agent keeps no state between
-    runs; any number of runs may go on at once.
+    kogagent.observe. guardrails: what may come in and leave, see Guardrails.
+    compaction: how a conversation that outgrows the model is shortened, see Compaction; None: it is an error.
+    handoffs: agents that may take the conversation over, see Handoff.
+    sampling: how tokens are drawn, None as the model does by itself. priority: each step up doubles this
+    agent's share of an engine that several ask at the same time; a waiting agent always gets its turn.
+    An agent keeps no state between runs; any number of runs may go on at once.
     """
 
     def __init__(
@@ -51,6 +57,7 @@ class Agent:
         *,
         instructions: Instructions = "",
         plan: bool | int = False,
+        observe: bool | int = False,
         output_type: Any = str,
         limits: Limits | None = None,
         tool_choice: ToolChoice = "auto",
@@ -58,6 +65,11 @@ class Agent:
         approve: Approve | None = None,
         hooks: Hooks | None = None,
         observers: Sequence[Observer] = (),
+        guardrails: Guardrails | None = None,
+        compaction: Compaction | None = None,
+        handoffs: Iterable[Agent | Handoff] = (),
+        sampling: SamplingParams | None = None,
+        priority: int = 0,
         name: str = "agent",
     ) -> None:
         """Raises InputError, SchemaError for what cannot be used."""
@@ -71,155 +83,168 @@ class Agent:
             )
         if not isinstance(instructions, str) and not callable(instructions):
             raise InputError(f"instructions must be text or a function of deps, not {instructions!r}")
-        if not isinstance(plan, int) or plan < 0:
-            raise InputError(f"plan={plan!r} must be True, False or a number of tokens >= 0")
-        if limits is not None and not isinstance(limits, Limits):
-            raise InputError(f"limits={limits!r} must be a kogagent.Limits")
+        for phase, tokens in (("plan", plan), ("observe", observe)):
+            if not isinstance(tokens, int) or tokens < 0:
+                raise InputError(f"{phase}={tokens!r} must be True, False or a number of tokens >= 0")
         if on_tool_error not in ("tell", "raise"):
             raise InputError(f"on_tool_error={on_tool_error!r} must be 'tell' or 'raise'")
-        self.model = model
+        if type(priority) is not int or not -8 <= priority <= 8:
+            raise InputError(f"priority={priority!r} must be an integer in -8 .. 8")
+        if not isinstance(name, str) or not name.strip():
+            raise InputError(f"name={name!r} must be a text that is not empty")
         if isinstance(tools, Toolbox) and approve is not None:
             raise InputError("approve belongs to the Toolbox: Toolbox([…], approve=…)")
-        self.toolbox = tools if isinstance(tools, Toolbox) else Toolbox(tools, approve=approve)
+        self.model = model
+        self.name = name
         self.instructions = instructions
-        self.limits = Limits() if limits is None else limits
-        if hooks is not None and not isinstance(hooks, Hooks):
-            raise InputError(f"hooks={hooks!r} must be a kogagent.Hooks")
-        self.hooks = Hooks() if hooks is None else hooks
+        self.limits = _of_type(limits, Limits, "limits")
+        self.hooks = _of_type(hooks, Hooks, "hooks")
+        self.guardrails = _of_type(guardrails, Guardrails, "guardrails")
+        self.compaction = None if compaction is None else _of_type(compaction, Compaction, "compaction")
+        self.sampling = None if sampling is None else _of_type(sampling, SamplingParams, "sampling")
+        self.priority = priority
+        self.output_type = output_type
+        self.tool_choice = tool_choice
+        self.on_tool_error: Literal["tell", "raise"] = on_tool_error
+        self.plan_tokens = _PHASE_TOKENS if plan is True else int(plan)
+        self.observe_tokens = _PHASE_TOKENS if observe is True else int(observe)
         for observer in observers:
             if not isinstance(observer, Observer) or inspect.isclass(observer):
                 raise InputError(f"{observer!r} has no run_started(): no observer. See kogagent.Observer.")
         self.observers = tuple(observers)
-        self.name = name
-        self.output_type = output_type
-        self.tool_choice = tool_choice
-        self.on_tool_error: Literal["tell", "raise"] = on_tool_error
-        self.plan_tokens = _PLAN_TOKENS if plan is True else int(plan)
+        self.toolbox = tools if isinstance(tools, Toolbox) else Toolbox(tools, approve=approve)
+        self.handoffs: Mapping[str, Handoff] = {}
+        self.can_hand_off_to(*handoffs)
         names = [spec.name for spec in self.toolbox.specs]
         if tool_choice not in ("auto", "none", "required", *names):
             known = ", ".join(map(repr, ("auto", "none", "required", *names)))
             raise InputError(f"tool_choice={tool_choice!r} must be one of {known}")
         if tool_choice == "required" and not names:
             raise InputError("tool_choice='required' needs tools. Pass tools=[…].")
-        self._check, self._output_schema = _reader(output_type)
+        self.check, self.output_schema = _reader(output_type)
+
+    def can_hand_off_to(self, *handoffs: Agent | Handoff) -> Agent:
+        """Let these agents too take its conversations over: for agents that name each other. Returns itself.
+
+        Each is a tool for the model. Raises InputError for what is no agent, SchemaError for a name that is
+        taken.
+        """
+        found = dict(self.handoffs)
+        tools = []
+        for one in handoffs:
+            if not isinstance(one, Agent | Handoff):
+                raise InputError(f"handoffs holds {one!r}, which is neither an Agent nor a Handoff")
+            handoff = one if isinstance(one, Handoff) else Handoff(one)
+            made = handoff_tool(handoff)
+            tools.append(made)
+            found[made.name] = handoff
+        if tools:
+            self.toolbox, self.handoffs = self.toolbox.extended(tools), found
+        return self
 
     # ── runs ──
 
     def stream(
-        self, prompt: str | None = None, *, history: History | None = None, deps: Any = None
+        self,
+        prompt: str | None = None,
+        *,
+        history: History | None = None,
+        deps: Any = None,
+        sampling: SamplingParams | None = None,
+        answers: Mapping[str, Answer] | None = None,
     ) -> AgentStream:
         """The run as events; see AgentStream. Takes what `run` takes."""
-        transcript = _transcript(prompt, history)
-        return AgentStream(lambda channel: self._drive(prompt, transcript, deps, channel))
+        conversation = Conversation(self, history)
+        return conversation.stream(prompt, deps=deps, sampling=sampling, answers=answers, alone=True)
 
     async def run(
-        self, prompt: str | None = None, *, history: History | None = None, deps: Any = None
+        self,
+        prompt: str | None = None,
+        *,
+        history: History | None = None,
+        deps: Any = None,
+        sampling: SamplingParams | None = None,
+        answers: Mapping[str, Answer] | None = None,
     ) -> RunResult:
         """Run to the answer.
 
         history: messages of an earlier run, or a Transcript, which the run appends to: it stays consistent
-        and keeps what was done even when the run is cancelled or raises. Without prompt the history goes on.
-        deps reaches tools through RunContext. Raises InputError before any work, ModelError or DeviceError
-        from the model, under on_tool_error="raise" a tool's exception.
+        and keeps what was done even when the run is cancelled or raises. Without prompt the history goes
+        on. deps reaches tools through RunContext. sampling: how tokens are drawn in this run. answers: by
+        the ids of calls that the history left waiting, whether they may run or what came of them. Raises
+        InputError before any work, ModelError or DeviceError from the model, GuardrailError, under
+        on_tool_error="raise" a tool's exception.
         """
-        return await self._drive(prompt, _transcript(prompt, history), deps, Nobody())
+        async with Conversation(self, history) as conversation:
+            return await conversation.run(prompt, deps=deps, sampling=sampling, answers=answers)
 
     def run_sync(
-        self, prompt: str | None = None, *, history: History | None = None, deps: Any = None
+        self,
+        prompt: str | None = None,
+        *,
+        history: History | None = None,
+        deps: Any = None,
+        sampling: SamplingParams | None = None,
+        answers: Mapping[str, Answer] | None = None,
     ) -> RunResult:
         """`run` for code without an event loop."""
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            return asyncio.run(self.run(prompt, history=history, deps=deps))
+            return asyncio.run(
+                self.run(prompt, history=history, deps=deps, sampling=sampling, answers=answers)
+            )
         raise InputError("run_sync() would block the running event loop. Write: await agent.run(…)")
+
+    def conversation(self, history: History | None = None) -> Conversation:
+        """Runs that follow each other on one history and one model, to fork, rewind and choose from."""
+        return Conversation(self, history)
+
+    async def best_of(
+        self,
+        n: int,
+        prompt: str | None = None,
+        *,
+        score: Callable[[RunResult], float | Awaitable[float]],
+        history: History | None = None,
+        deps: Any = None,
+        sampling: SamplingParams | None = None,
+    ) -> BestOf:
+        """The best of n runs from one prompt, whose prefix is computed once; see Conversation.best_of."""
+        async with Conversation(self, history) as conversation:
+            return await conversation.best_of(n, prompt, score=score, deps=deps, sampling=sampling)
 
     def as_tool(
         self, *, name: str | None = None, description: str, timeout: float | None = None
-    ) -> Tool[[str], Any]:
-        """This agent as a tool of another: it takes a task as text and answers with its output."""
+    ) -> Tool[..., Any]:
+        """This agent as a tool of another: it takes a task as text and answers with its output.
+
+        It runs with the deps of the run that calls it. Its events are that run's `Nested` ones, its tokens
+        count as that run's. Cancelling the call cancels it.
+        """
         from kogagent.tools.tool import Tool
 
-        async def ask(task: str) -> Any:
-            return (await self.run(task)).output
+        async def ask(task: str, context: RunContext[Any]) -> Any:
+            result = await run_nested(Conversation(self), task, context)
+            if result.reason == "deferred":
+                waiting = ", ".join(call.name for call in result.pending)
+                raise ToolFailed(f"it needs permission for {waiting}, which cannot be waited for here.")
+            return result.output
 
-        return Tool(ask, name=name or self.name, description=description, timeout=timeout)
-
-    async def _drive(
-        self, prompt: str | None, transcript: Transcript, deps: Any, sink: Channel | Nobody
-    ) -> RunResult:
-        transcript.acquire()
-        try:
-            transcript.close_calls()
-            if not self.observers:
-                return await self._begin(prompt, transcript, deps, sink)
-            return await self._watched(prompt, transcript, deps, sink)
-        finally:
-            transcript.release()
-
-    async def _watched(self, prompt: str | None, transcript: Transcript, deps: Any, sink: Sink) -> RunResult:
-        """The run, shown to the observers."""
-        model = getattr(self.model, "name", None)
-        if not isinstance(model, str):
-            model = type(self.model).__name__
-        info = RunInfo(self.name, model, prompt, self.toolbox.specs, len(transcript))
-        watched = Watched(sink, self.observers, info)
-        try:
-            result = await self._begin(prompt, transcript, deps, watched)
-        except BaseException as error:
-            watched.ended(error)
-            raise
-        watched.ended(None)
-        return result
-
-    async def _begin(self, prompt: str | None, transcript: Transcript, deps: Any, sink: Sink) -> RunResult:
-        text = self.instructions
-        if not isinstance(text, str):
-            given = text(deps)
-            text = await given if inspect.isawaitable(given) else given
-            if not isinstance(text, str):
-                raise InputError(f"the instructions function gave {text!r}, not text")
-        if text:
-            transcript.with_system(text)
-        if prompt is not None:
-            transcript.append(UserMessage(prompt))
-        model = self.model.as_model() if isinstance(self.model, ModelSource) else self.model
-        setup = Setup(
-            model=model,
-            tools=self.toolbox,
-            limits=self.limits,
-            tool_choice=self.tool_choice,
-            plan_tokens=self.plan_tokens,
-            output_schema=self._output_schema,
-            check=self._check,
-            on_tool_error=self.on_tool_error,
-            deps=deps,
-            hooks=self.hooks,
-        )
-        try:
-            return await Run(setup, transcript, sink).drive()
-        finally:
-            if model is not self.model and isinstance(model, ClosingModel):
-                await finish_within(asyncio.ensure_future(model.aclose()), _CLOSE_S)
+        made: Tool[..., Any] = Tool(ask, name=name or self.name, description=description, timeout=timeout)
+        return made
 
     def __repr__(self) -> str:
         return f"<Agent {self.name!r} with {len(self.toolbox.specs)} tools>"
 
 
-def _transcript(prompt: str | None, history: History | None) -> Transcript:
-    if prompt is not None and not isinstance(prompt, str):
-        raise InputError(f"a prompt is text, not {prompt!r}; pass messages as history=…")
-    if isinstance(history, Transcript):
-        transcript = history
-    else:
-        if isinstance(history, str):
-            raise InputError("history is a list of messages. Read JSON with kogagent.messages_from_json.")
-        transcript = Transcript.repaired(history or ())
-    if prompt is None and not any(isinstance(message, UserMessage) for message in transcript.messages):
-        raise InputError(
-            "there is nothing to answer: pass a prompt, or a history that holds a user's message"
-        )
-    return transcript
+def _of_type(value: Any, kind: Any, name: str) -> Any:
+    """The value, or the kind's default for None. Raises InputError for anything else."""
+    if value is None:
+        return kind()
+    if not isinstance(value, kind):
+        raise InputError(f"{name}={value!r} must be a kogagent.{kind.__name__}")
+    return value
 
 
 def _reader(output_type: Any) -> tuple[Check | None, Any]:

@@ -24,12 +24,19 @@ class Hooks:
     after_turn: gets what the model said, before any of it is acted on; raises to stop the run.
     before_call: gets a call and its context; None runs it, a text is what the model reads instead.
     after_call: gets a call and its result, gives the result the model shall read.
+    on_error: gets what the model raised and the request it was given; False raises it, True makes the turn
+        again (Limits.model_retries times in a row), a text is the answer of the run.
+    predict: gets a call and its context; a text is what its result will probably read. The model goes on from
+        it while the tool runs. Where the result reads otherwise, what the model wrote meanwhile is thrown
+        away: nothing of it was seen or acted on.
     """
 
     before_turn: Callable[[TurnRequest], MaybeAwaitable[TurnRequest]] | None = None
     after_turn: Callable[[AssistantMessage], MaybeAwaitable[None]] | None = None
     before_call: Callable[[ToolCall, RunContext[Any]], MaybeAwaitable[str | None]] | None = None
     after_call: Callable[[ToolCall, ToolResult], MaybeAwaitable[ToolResult]] | None = None
+    on_error: Callable[[Exception, TurnRequest], MaybeAwaitable[bool | str]] | None = None
+    predict: Callable[[ToolCall, RunContext[Any]], MaybeAwaitable[str | None]] | None = None
 
     def __post_init__(self) -> None:
         for field in fields(self):

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
-from kogagent.loop.run import Sink
+from kogagent.loop.setup import Sink
 from kogagent.types import AgentEvent, ToolSpec
 
 _log = logging.getLogger("kogagent.loop")

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
+from kogagent.sampling import SamplingParams
 from kogagent.types import JSONValue, Message, ModelEvent, RunContext, ToolCall, ToolOutcome, ToolSpec
 
 ToolChoice: TypeAlias = Literal["auto", "none", "required"] | str
@@ -16,9 +17,11 @@ ToolChoice: TypeAlias = Literal["auto", "none", "required"] | str
 class TurnRequest:
     """One model turn, wholly described.
 
-    plan_tokens: 0 for no planning phase, else the budget of the short text phase before the act. A plan that
-    ends the turn is its answer: the same text follows as TextDelta.
-    output_schema: when set, the turn's text is JSON of this schema (unless the model calls a tool).
+    observe_tokens, plan_tokens: 0 for no such phase, else the budget of a short text phase before the act:
+    first what the results before it come to, then what to do. A plan that ends the turn is its answer: the
+    same text follows as TextDelta. output_schema: when set, the turn's text is JSON of this schema (unless
+    the model calls a tool). sampling: how tokens are drawn, None as the model does by itself. priority:
+    whose turn it is when several ask for one engine, see Agent.
     """
 
     messages: Sequence[Message]
@@ -28,6 +31,9 @@ class TurnRequest:
     max_calls: int = 8
     plan_tokens: int = 0
     output_schema: Mapping[str, JSONValue] | None = None
+    observe_tokens: int = 0
+    sampling: SamplingParams | None = None
+    priority: int = 0
 
 
 @runtime_checkable
@@ -59,6 +65,32 @@ class ClosingModel(Protocol):
     async def aclose(self) -> None: ...
 
 
+@runtime_checkable
+class ForkingModel(Protocol):
+    """A model whose conversation can be split in two without computing its past again."""
+
+    async def fork(self) -> Model:
+        """A model that goes on from the same past, by itself. Whoever forks closes the fork."""
+
+    async def prefill(self, request: TurnRequest) -> None:
+        """Compute the prompt of this turn now, so that forks share it."""
+
+
+@runtime_checkable
+class MeasuringModel(Protocol):
+    """A model that knows its tokens."""
+
+    @property
+    def context(self) -> int:
+        """The most tokens a prompt and its turn may have together."""
+
+    def count(self, request: TurnRequest) -> int:
+        """Tokens of the prompt of this turn, exactly. Takes time in proportion to the history."""
+
+    def clip(self, text: str, tokens: int) -> str:
+        """The text, or its head and tail in at most so many tokens with a line that says what is missing."""
+
+
 class Tools(Protocol):
     """The tools of an agent."""
 
@@ -66,6 +98,18 @@ class Tools(Protocol):
     def specs(self) -> tuple[ToolSpec, ...]:
         """In a fixed order: it is part of the prompt prefix."""
 
-    async def call(self, call: ToolCall, context: RunContext[Any]) -> ToolOutcome:
-        """Validate, run, time-limit. Never raises for what a tool does, except cancellation and
-        KeyboardInterrupt; what a tool started has ended, or been given up on, when this returns or raises."""
+    @property
+    def has_pure(self) -> bool:
+        """Whether there is a tool for which `is_pure` holds."""
+
+    def is_pure(self, name: str) -> bool:
+        """Whether a call of this tool has no effects, so that it may run before it is certain to be
+        wanted."""
+
+    async def call(self, call: ToolCall, context: RunContext[Any], *, approved: bool = False) -> ToolOutcome:
+        """Validate, ask for permission unless approved, run, time-limit. Never raises for what a tool does,
+        except cancellation and KeyboardInterrupt; what a tool started has ended, or been given up on, when
+        this returns or raises."""
+
+    def supplied(self, call: ToolCall, value: Any) -> ToolOutcome:
+        """The outcome of a call whose tool is taken to have returned this value."""

@@ -3,417 +3,386 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import threading
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeAlias
 
-from kogagent.errors import ModelError
-from kogagent.loop.hooks import Hooks, settled
-from kogagent.loop.limits import Limits
-from kogagent.loop.protocols import Model, ToolChoice, Tools, TurnRequest
-from kogagent.loop.step import Act, AskAgain, Check, Finish, GiveUp, decide
+from kogagent.errors import ContextError, InputError, ModelError
+from kogagent.loop.acting import Acting
+from kogagent.loop.ahead import Ahead
+from kogagent.loop.cleanup import close
+from kogagent.loop.compaction import Room
+from kogagent.loop.hooks import settled
+from kogagent.loop.meter import Meter
+from kogagent.loop.protocols import ToolChoice, TurnRequest
+from kogagent.loop.setup import Setup, Sink
+from kogagent.loop.step import Act, AskAgain, Finish, GiveUp, HandOff, decide
 from kogagent.loop.transcript import Transcript
+from kogagent.loop.turn import hear
 from kogagent.types import (
     AgentEvent,
+    Answer,
     AskedAgain,
     AssistantMessage,
-    CallDelta,
-    CallReady,
-    CallStarted,
-    JSONValue,
+    FinishReason,
+    HandedOff,
+    Message,
     ModelEvent,
-    PlanDelta,
+    Nested,
     RunContext,
     RunFinished,
     RunResult,
     StopReason,
-    TextDelta,
-    Timings,
     ToolCall,
-    ToolFinished,
     ToolMessage,
-    ToolOutcome,
+    ToolProgress,
     ToolResult,
-    ToolStarted,
     TurnEnd,
     TurnFinished,
+    TurnRetried,
     TurnStarted,
     Usage,
     UserMessage,
 )
 
-_CLOSE_S = 5.0  # for a model to stop at a token border
-
-
-class Sink(Protocol):
-    """Where the events of a run go."""
-
-    @property
-    def full(self) -> bool: ...
-
-    @property
-    def waited_s(self) -> float: ...
-
-    def put(self, event: AgentEvent) -> None: ...
-
-    async def drained(self) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Setup:
-    """Everything a run needs, checked.
-
-    check and output_schema are None where any text is an answer. on_tool_error "raise": an exception of a
-    tool that is neither Retry nor ToolFailed cancels the calls beside it and ends the run.
-    """
-
-    model: Model
-    tools: Tools
-    limits: Limits
-    tool_choice: ToolChoice = "auto"
-    plan_tokens: int = 0
-    output_schema: Mapping[str, JSONValue] | None = None
-    check: Check | None = None
-    on_tool_error: Literal["tell", "raise"] = "tell"
-    deps: Any = None
-    hooks: Hooks = field(default_factory=Hooks)
+_Turn: TypeAlias = tuple[AssistantMessage, FinishReason]
 
 
 class Run:
-    """`drive()` is the loop. The transcript is consistent whenever it returns, raises or is cancelled."""
+    """`drive()` is the loop. The transcript is consistent whenever it returns, raises or is cancelled.
 
-    def __init__(self, setup: Setup, transcript: Transcript, sink: Sink) -> None:
+    answers: what became of calls that wait in the transcript, by their ids. prompt: what the user says once
+    they are done.
+    """
+
+    def __init__(
+        self,
+        setup: Setup,
+        transcript: Transcript,
+        sink: Sink,
+        deps: Any = None,
+        answers: Mapping[str, Answer] | None = None,
+        prompt: str | None = None,
+    ) -> None:
         self._setup = setup
+        self._first = setup  # its limits hold for the whole run, whoever goes on
         self._transcript = transcript
         self._sink = sink
-        self._specs = setup.tools.specs
-        self._started = time.perf_counter()
+        self._deps = deps
+        self._answers = answers or {}
+        self._prompt = prompt
+        self._meter = Meter()
+        self._acting = Acting(transcript, sink, self._meter, deps, _Port(sink, self._meter))
+        self._room = Room(transcript, sink, self._meter)
         self._turns = 0
-        self._calls = 0
-        self._usage = Usage()
-        self._timings = Timings()  # of the turns; their wall time is not the run's
-        self._tool_s = self._dispatch_s = self._append_s = 0.0  # of the running turn
-        self._failures: list[ToolFinished] = []
+        self._in_turn = False
+        self._per_turn: list[TurnFinished] = []
         self._asked_again = 0
-        self._calls_cut = False
-        self._seen: set[int] = set()
-        self._stale = 0
         self._shown: set[str] | None = None  # tools of the turn, where a hook chose them
-        self._retries: dict[str, int] = {}
         self._last_text = ""
+        self._ahead: Ahead | None = None
+        self._guarded: asyncio.Future[None] | None = None
 
     async def drive(self) -> RunResult:
         """Run to the end. Raises what the model raises; under on_tool_error="raise", what a tool raises."""
-        limits, clock = self._setup.limits, asyncio.timeout(self._setup.limits.max_seconds)
+        clock = asyncio.timeout(self._first.limits.max_seconds)
         try:
             async with clock:
-                finish = await self._loop(limits)
+                finish = await self._loop()
         except TimeoutError:
             if not clock.expired():
                 raise  # the model's own
             finish = self._stopped("max_seconds")
-            self._timings += self._phases(Timings(), 0.0, 0.0)  # of the turn that was cut off
-        wall = time.perf_counter() - self._started
+        except BaseException:
+            with contextlib.suppress(InputError):  # the error that ends the run is the one to raise
+                self._transcript.flush()
+            raise
+        finally:
+            await self._drop_all()
+        if self._in_turn:
+            self._end_turn()
+        await self._transcript.settled()
         result = RunResult(
             finish.output,
             tuple(self._transcript.messages),
-            self._usage,
-            replace(self._timings, wall_s=wall),
+            self._meter.usage,
+            self._meter.whole(),
             self._turns,
             finish.reason,
-            tuple(self._failures),
+            tuple(self._acting.failures),
+            self._transcript.awaiting,
+            tuple(self._per_turn),
+            self._setup.name,
         )
         self._sink.put(RunFinished(result))
         return result
 
-    async def _loop(self, limits: Limits) -> Finish:
-        while True:
-            stop = limits.reached(self._turns, self._usage.completion_tokens)
+    async def _loop(self) -> Finish:
+        limits = self._first.limits
+        if self._transcript.awaiting:
+            await self._resume()
+        if self._prompt is not None and not self._transcript.awaiting:
+            self._transcript.post(UserMessage(self._prompt))
+        if self._first.guardrails.prompt:
+            check = self._first.guardrails.check_prompt(self._transcript.view)
+            self._guarded = asyncio.ensure_future(check)
+        while not self._transcript.awaiting:
+            stop = limits.reached(self._turns, self._meter.usage.completion_tokens)
             if stop is not None:
                 return self._stopped(stop)
-            began, waited = time.perf_counter(), self._sink.waited_s
-            message, end = await self._turn(limits)
+            heard = await self._turn()
+            if isinstance(heard, Finish):
+                return heard
+            message, reason = heard
+            setup = self._setup
             left = limits.output_retries - self._asked_again
-            step = decide(message, end.reason, self._setup.check, left)
-            if isinstance(step, Act):
+            step = decide(message, reason, setup.check, left, setup.handoffs)
+            if isinstance(step, Finish) and step.reason == "finished" and setup.guardrails.answer:
+                step = await self._judged(step, left)
+            if isinstance(step, Act | HandOff):
                 await self._act(step.calls)
-            self._turn_over(end, began, waited)
-            if isinstance(step, Act):
-                if limits.repeated_calls is not None and self._stale >= 2 * limits.repeated_calls:
+                if isinstance(step, HandOff):
+                    await self._hand_off(step.call)
+                if limits.repeated_calls is not None and self._acting.stale >= 2 * limits.repeated_calls:
                     return self._stopped("repeated_call")
             elif isinstance(step, AskAgain):
                 self._asked_again += 1
-                self._transcript.append(UserMessage(step.reason))
+                self._transcript.post(UserMessage(step.reason))
                 self._sink.put(AskedAgain(step.reason))
             elif isinstance(step, GiveUp):
                 raise ModelError(
                     f"no answer fits the output type after {self._asked_again + 1} attempts: {step.reason} "
                     "Make the type simpler, give room in Limits(turn_tokens=…), or use a stronger model."
                 )
-            else:
-                return replace(step, reason="max_calls") if self._calls_cut else step
-
-    def _turn_over(self, end: TurnEnd, began: float, waited: float) -> None:
-        """Where the time since `began` went."""
-        timings = self._phases(end.timings, time.perf_counter() - began, self._sink.waited_s - waited)
-        self._timings += timings
-        self._tool_s = self._dispatch_s = self._append_s = 0.0
-        self._sink.put(TurnFinished(self._turns, end.usage, timings))
-
-    def _phases(self, model: Timings, wall_s: float, reader_s: float) -> Timings:
-        """Of the running turn."""
-        return replace(
-            model,
-            wall_s=wall_s,
-            reader_s=reader_s,
-            tool_s=self._tool_s,
-            dispatch_s=self._dispatch_s,
-            append_s=self._append_s,
-        ).fitted()
+            self._end_turn()
+            if isinstance(step, Finish):
+                return replace(step, reason="max_calls") if self._acting.cut else step
+        return self._stopped("deferred")
 
     def _stopped(self, reason: StopReason) -> Finish:
         return Finish(self._last_text if self._setup.check is None else None, reason)
 
+    async def _judged(self, step: Finish, left: int) -> Finish | AskAgain:
+        """An answer as the guardrails see it."""
+        guardrails = self._setup.guardrails
+        if left <= 0:
+            await guardrails.last_word(step.output)
+            return step
+        why = await guardrails.why_not(step.output)
+        return step if why is None else AskAgain(why)
+
     # ── the model ──
 
-    def _request(self, limits: Limits) -> TurnRequest:
-        left = None if limits.max_calls is None else limits.max_calls - self._calls
-        choice: ToolChoice = self._setup.tool_choice
-        if not self._specs or (left is not None and left <= 0):
+    def _request(self, messages: Sequence[Message]) -> TurnRequest:
+        setup, limits = self._setup, self._first.limits
+        calls, specs = self._acting.calls, setup.tools.specs
+        left = None if limits.max_calls is None else limits.max_calls - calls
+        choice: ToolChoice = setup.tool_choice
+        if not specs or (left is not None and left <= 0):
             choice = "none"  # only an answer is left to give
-            self._calls_cut = bool(self._specs)
-        elif self._calls and choice != "none":
+            self._acting.cut = bool(specs)
+        elif calls and choice != "none":
             choice = "auto"  # what was required has been done
+        acts = choice != "none"
+        observes = acts and setup.observe_tokens and isinstance(messages[-1], ToolMessage)
         return TurnRequest(
-            messages=self._transcript.messages,
-            tools=self._specs,
+            messages=messages,
+            tools=specs,
             tool_choice=choice,
-            max_tokens=limits.next_turn_tokens(self._usage.completion_tokens),
+            max_tokens=limits.next_turn_tokens(self._meter.usage.completion_tokens),
             max_calls=limits.turn_calls if left is None else min(limits.turn_calls, max(left, 1)),
-            plan_tokens=self._setup.plan_tokens if choice != "none" else 0,
-            output_schema=self._setup.output_schema,
+            plan_tokens=setup.plan_tokens if acts else 0,
+            output_schema=setup.output_schema,
+            observe_tokens=setup.observe_tokens if observes else 0,
+            sampling=setup.sampling,
+            priority=setup.priority,
         )
 
-    async def _turn(self, limits: Limits) -> tuple[AssistantMessage, TurnEnd]:
-        """One model turn, put into the transcript when it is whole. Text before a call is its plan."""
+    async def _turn(self) -> _Turn | Finish:
+        """One turn put into the transcript when it is whole; Finish where a hook answers for a model that
+        fails.
+
+        What the guardrails of the prompt say is heard before anything is made of the turn.
+        """
         self._turns += 1
-        sink = self._sink
-        said = _Said()
-        end: TurnEnd | None = None
-        hooks = self._setup.hooks
-        request = self._request(limits)
-        if hooks.before_turn is not None:
-            request = await settled(hooks.before_turn(request), TurnRequest, "before_turn")
-            self._shown = {tool.name for tool in request.tools}
-        sink.put(TurnStarted(self._turns, request.messages))
-        stream = self._setup.model.stream(request)
-        try:
-            async for event in stream:
-                if end is not None:
-                    raise ModelError(f"the model went on after the end of its turn: {event!r}")
-                if isinstance(event, TurnEnd):
-                    end = event
-                else:
-                    said.add(event)
-                sink.put(event)
-                if sink.full:
-                    await sink.drained()
-        except BaseException:
-            await _close(stream)
-            raise
-        if end is None:
-            raise ModelError("the model's stream ended without a TurnEnd: the turn may be cut anywhere")
-        if end.reason == "cancelled":
-            raise ModelError("the model's turn was cancelled, and not by this run. Was the engine closed?")
-        message = said.message()
+        self._in_turn = True
+        setup, hooks = self._setup, self._setup.hooks
+        ahead, self._ahead = self._ahead, None
+        failures = 0
+        while True:
+            request = self._request(self._transcript.view)
+            if setup.compaction is not None and ahead is None:
+                await self._room.make(setup.compaction, setup.model, request)
+                request = replace(request, messages=self._transcript.view)
+            if hooks.before_turn is not None:
+                request = await settled(hooks.before_turn(request), TurnRequest, "before_turn")
+                self._shown = {tool.name for tool in request.tools}
+            else:
+                self._shown = None
+            if not failures:
+                self._sink.put(TurnStarted(self._turns, request.messages, setup.name))
+            try:
+                message, end = await self._hear(request, ahead)
+                break
+            except Exception as error:
+                await self._acting.drop_early()
+                ahead = None
+                if isinstance(error, ContextError) and setup.compaction is not None and not failures:
+                    failures += 1
+                    if await self._room.make(setup.compaction, setup.model, request, force=True):
+                        continue
+                answer = await self._recovered(error, request, failures)
+                if isinstance(answer, str):
+                    return Finish(answer)
+                failures += 1
+                self._sink.put(TurnRetried(error, failures))
+        if self._guarded is not None:
+            guarded, self._guarded = self._guarded, None
+            await guarded
         if hooks.after_turn is not None:
             await settled(hooks.after_turn(message), type(None), "after_turn")
-        self._usage += end.usage
         self._last_text = message.text
+        self._room.learned(end.usage, len(request.messages))
         began = time.perf_counter()
-        self._transcript.append(message)
-        self._append_s += time.perf_counter() - began
+        self._transcript.post(message)
+        await self._transcript.settled()  # safe before anything is done about it
+        self._meter.appended(time.perf_counter() - began)
+        return message, end.reason
+
+    async def _hear(self, request: TurnRequest, ahead: Ahead | None) -> tuple[AssistantMessage, TurnEnd]:
+        setup, sink = self._setup, self._sink
+        stream: AsyncIterator[ModelEvent] = ahead if ahead is not None else setup.model.stream(request)
+
+        def on_call(call: ToolCall) -> None:
+            self._acting.begin_early(setup, call, self._turns, request.messages, self._shown)
+
+        began, waited = time.perf_counter(), sink.waited_s
+        message, end = await hear(stream, sink, on_call if setup.tools.has_pure else None)
+        span = time.perf_counter() - began
+        self._meter.model(end.timings, span, sink.waited_s - waited, ahead=ahead is not None)
+        self._meter.spent(end.usage)
         return message, end
+
+    async def _recovered(self, error: Exception, request: TurnRequest, failures: int) -> str | None:
+        """What the hook says of a failed turn: an answer, or None to make it again. Raises the error else."""
+        setup = self._setup
+        if setup.hooks.on_error is None or failures >= setup.limits.model_retries:
+            raise error
+        said = await settled(setup.hooks.on_error(error, request), (bool, str), "on_error")
+        if said is False:
+            raise error
+        return said if isinstance(said, str) else None
 
     # ── the tools ──
 
     async def _act(self, calls: tuple[ToolCall, ...]) -> None:
-        """Run the calls of a turn; their results enter the transcript in the order of the calls. A call that
-        did not finish, for whatever reason, gets a "cancelled" result."""
-        limits = self._setup.limits
-        room = limits.turn_calls
-        if limits.max_calls is not None:
-            room = min(room, limits.max_calls - self._calls)
-        allowed, over = calls[:room], calls[room:]
-        self._calls += len(allowed)
-        results = {call.id: self._denied(call, limits) for call in over}
-        spans: list[tuple[float, float]] = []
-        began, waited = time.perf_counter(), self._sink.waited_s
+        setup = self._setup
+        if setup.hooks.predict is not None and setup.hooks.before_turn is None:
+            await self._look_ahead(calls)
+        await self._acting.act(setup, calls, self._turns, self._shown)
+        if self._ahead is not None and not self._ahead.was_right(map(self._result_of, calls)):
+            await self._drop_ahead()
+
+    async def _resume(self) -> None:
+        """Run the calls that waited and have their answer; the others wait on."""
+        calls = tuple(call for call in self._transcript.awaiting if call.id in self._answers)
+        if calls:
+            await self._acting.act(self._setup, calls, self._turns, None, self._answers)
+            await self._transcript.settled()
+
+    async def _look_ahead(self, calls: tuple[ToolCall, ...]) -> None:
+        """Begin the next turn on what the hook says the results will be."""
+        setup, hooks, guess = self._setup, self._setup.hooks, dict[str, str]()
+        assert hooks.predict is not None
+        if self._acting.allowed(setup, calls) < len(calls) or not all(call.complete for call in calls):
+            return
+        if any(call.name in setup.handoffs for call in calls):
+            return
+        for call in calls:
+            context = RunContext(self._deps, call, self._turns, self._transcript.view)
+            said = await settled(hooks.predict(call, context), (str, type(None)), "predict")
+            if said is None:
+                return
+            guess[call.id] = said
+        expected = [ToolMessage(ToolResult(call.id, call.name, guess[call.id])) for call in calls]
+        limits = self._first.limits
+        if limits.reached(self._turns, self._meter.usage.completion_tokens) is not None:
+            return
+        self._acting.calls += len(calls)  # the request is that of the turn after these
         try:
-            if len(allowed) == 1:
-                await self._call(allowed[0], results, spans)
-            elif allowed:
-                await self._together(allowed, results, spans, limits.parallel_calls)
+            request = self._request((*self._transcript.view, *expected))
         finally:
-            acted = time.perf_counter()
-            for call in calls:
-                if call.id in results:
-                    self._transcript.append(ToolMessage(results[call.id]))
-                else:
-                    for result in self._transcript.close_calls(only=call.id):
-                        self._sink.put(ToolFinished(call, result, 0.0))
-            tool, waited = _covered(spans), self._sink.waited_s - waited
-            self._tool_s += tool
-            self._dispatch_s += max(acted - began - tool - waited, 0.0)
-            self._append_s += time.perf_counter() - acted
+            self._acting.calls -= len(calls)
+        self._ahead = Ahead(setup.model, request, guess)
 
-    async def _together(
-        self,
-        calls: tuple[ToolCall, ...],
-        results: dict[str, ToolResult],
-        spans: list[tuple[float, float]],
-        at_once: int,
-    ) -> None:
-        gate = asyncio.Semaphore(at_once)
+    async def _hand_off(self, call: ToolCall) -> None:
+        """Go on as the agent that was called for, if the call came to be."""
+        result = self._result_of(call)
+        if result is None or result.status != "ok":
+            return
+        source = self._setup.name
+        self._setup = await self._setup.handoffs[call.name].enter(self._transcript, self._deps)
+        self._sink.put(HandedOff(call, source, self._setup.name))
 
-        async def one(call: ToolCall) -> None:
-            async with gate:
-                await self._call(call, results, spans)
+    def _result_of(self, call: ToolCall) -> ToolResult | None:
+        view = self._transcript.view
+        for at in range(len(view) - 1, -1, -1):
+            one = view[at]
+            if not isinstance(one, ToolMessage):
+                return None
+            if one.result.call_id == call.id:
+                return one.result
+        return None
 
-        try:
-            async with asyncio.TaskGroup() as group:
-                for call in calls:
-                    group.create_task(one(call))
-        except BaseExceptionGroup as failed:
-            raise failed.exceptions[0] from None  # the first failure; it cancelled the others
+    # ── the ends of things ──
 
-    async def _call(
-        self, call: ToolCall, results: dict[str, ToolResult], spans: list[tuple[float, float]]
-    ) -> None:
-        self._sink.put(ToolStarted(call))
-        await self._sink.drained()
-        context = RunContext(self._setup.deps, call, self._turns, self._transcript.messages)
-        outcome = await self._outcome(call, context)
-        spans.append((outcome.started, outcome.ended))
-        result = results[call.id] = self._observed(call, outcome)
-        finished = ToolFinished(call, result, outcome.seconds, outcome.error)
-        if outcome.error is not None:
-            self._failures.append(finished)
+    def _end_turn(self) -> None:
+        self._in_turn = False
+        usage, timings = self._meter.end_turn()
+        finished = TurnFinished(self._turns, usage, timings, self._setup.name)
+        self._per_turn.append(finished)
         self._sink.put(finished)
-        if outcome.bug and outcome.error is not None and self._setup.on_tool_error == "raise":
-            raise outcome.error
 
-    async def _outcome(self, call: ToolCall, context: RunContext[Any]) -> ToolOutcome:
-        """The call run, or what a hook put in its place."""
-        hooks = self._setup.hooks
-        if self._shown is not None and call.name not in self._shown:
-            names = ", ".join(sorted(self._shown)) or "none"
-            text = f"There is no tool named {call.name!r} now. The tools are: {names}."
-            return ToolOutcome(ToolResult(call.id, call.name, text, "unknown_tool"))
-        if hooks.before_call is not None:
-            said = await settled(hooks.before_call(call, context), (str, type(None)), "before_call")
-            if said is not None:
-                return ToolOutcome(ToolResult(call.id, call.name, said, "denied"))
-        outcome = await self._setup.tools.call(call, context)
-        if hooks.after_call is not None:
-            result = await settled(hooks.after_call(call, outcome.result), ToolResult, "after_call")
-            outcome = replace(outcome, result=replace(result, call_id=call.id, name=call.name))
-        return outcome
+    async def _drop_ahead(self) -> None:
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            await close(ahead)
+            self._meter.spent(ahead.usage)
 
-    def _denied(self, call: ToolCall, limits: Limits) -> ToolResult:
-        self._calls_cut = self._calls_cut or limits.max_calls == self._calls
-        text = "Not run: there were too many calls. Answer with what you have, or make fewer calls at once."
-        result = ToolResult(call.id, call.name, text, "denied")
-        self._sink.put(ToolFinished(call, result, 0.0))
-        return result
-
-    def _observed(self, call: ToolCall, outcome: ToolOutcome) -> ToolResult:
-        """The result as the model shall read it: with a word where it goes round in circles."""
-        result, limits = outcome.result, self._setup.limits
-        key = hash((call.name, call.arguments, result.text))
-        self._stale = self._stale + 1 if key in self._seen else 0
-        self._seen.add(key)
-        if limits.repeated_calls is not None and self._stale >= limits.repeated_calls - 1 > 0:
-            nudge = "[The same call gave the same result before. Use it, or do something else.]"
-            result = replace(result, text=f"{result.text}\n{nudge}")
-        refused = self._retries.get(call.name, 0) + 1 if result.status == "retry" else 0
-        self._retries[call.name] = refused
-        if limits.tool_retries is not None and refused > limits.tool_retries:
-            text = f"{outcome.error} This was attempt {refused}: stop calling {call.name} and go on without."
-            result = replace(result, text=text, status="failed")
-        return result
+    async def _drop_all(self) -> None:
+        """What may still run when the run ends, however it ends."""
+        if self._guarded is not None:
+            self._guarded.cancel()
+            await asyncio.wait((self._guarded,))
+        await self._acting.drop_early()
+        await self._drop_ahead()
 
 
-class _Said:
-    """What a model has said in a turn so far."""
+class _Port:
+    """What the tools of a run may tell it, from any thread."""
 
-    def __init__(self) -> None:
-        self._plan: list[str] = []
-        self._before: list[str] = []
-        self._after: list[str] = []
-        self._calls: list[ToolCall] = []
+    def __init__(self, sink: Sink, meter: Meter) -> None:
+        self._sink, self._meter = sink, meter
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
 
-    def add(self, event: ModelEvent) -> None:
-        kind = type(event)  # not isinstance: this runs for every event, and deltas are most of them
-        if kind is TextDelta:
-            (self._after if self._calls else self._before).append(event.text)  # type: ignore[union-attr]
-        elif kind is PlanDelta:
-            self._plan.append(event.text)  # type: ignore[union-attr]
-        elif kind is CallReady:
-            call: ToolCall = event.call  # type: ignore[union-attr]
-            if any(call.id == other.id for other in self._calls):
-                raise ModelError(f"the model gave two calls of one turn the id {call.id!r}")
-            self._calls.append(call)
-        elif kind is not CallStarted and kind is not CallDelta:
-            raise ModelError(f"the model yielded {event!r}, which is no ModelEvent")
+    def progress(self, call: ToolCall, value: Any) -> None:
+        self._put(ToolProgress(call, value))
 
-    def message(self) -> AssistantMessage:
-        """The turn. Text in front of a call is the plan for it."""
-        if not self._calls:
-            text, plan = "".join(self._before), "".join(self._plan)
-            return AssistantMessage(text, "" if plan == text else plan)  # a plan that was the answer already
-        return AssistantMessage(
-            "".join(self._after), "".join((*self._plan, *self._before)), tuple(self._calls)
-        )
+    def nested(self, call: ToolCall, event: AgentEvent) -> None:
+        self._put(Nested(call.id, event))
 
+    def spent(self, usage: Usage) -> None:
+        self._meter.spent(usage)
 
-def _covered(spans: Iterable[tuple[float, float]]) -> float:
-    """Length of the union of intervals: wall time in which at least one tool ran."""
-    total, until = 0.0, float("-inf")
-    for started, ended in sorted(spans):
-        total += max(ended - max(started, until), 0.0)
-        until = max(until, ended)
-    return total
+    async def drained(self) -> None:
+        await self._sink.drained()
 
-
-async def _close(stream: AsyncIterator[ModelEvent]) -> None:
-    close = getattr(stream, "aclose", None)
-    if close is not None:
-        await finish_within(asyncio.ensure_future(close()), _CLOSE_S)
-
-
-async def finish_within(task: asyncio.Future[Any], limit: float) -> None:
-    """Wait for a clean-up, for a bounded time, whatever cancellation arrives meanwhile; then re-raise it.
-
-    A clean-up that fails or hangs is reported to the loop's exception handler: the error that made it
-    necessary is the one to raise.
-    """
-    interrupted: asyncio.CancelledError | None = None
-    end = time.monotonic() + limit
-    while not task.done() and (left := end - time.monotonic()) > 0:
-        try:
-            await asyncio.wait((task,), timeout=left)
-        except asyncio.CancelledError as error:
-            interrupted = error
-    if not task.done():
-        task.cancel()
-        problem: BaseException | None = TimeoutError(f"clean-up went on for {limit:g} s and was abandoned")
-    else:
-        problem = None if task.cancelled() else task.exception()
-    if problem is not None:
-        asyncio.get_running_loop().call_exception_handler(
-            {"message": "clean-up after a run failed", "exception": problem, "future": task}
-        )
-    if interrupted is not None:
-        raise interrupted
+    def _put(self, event: AgentEvent) -> None:
+        if threading.get_ident() == self._thread:
+            self._sink.put(event)
+        else:
+            self._loop.call_soon_threadsafe(self._sink.put, event)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -38,7 +38,15 @@ class GiveUp:
     reason: str
 
 
-Step: TypeAlias = Act | Finish | AskAgain | GiveUp
+@dataclass(frozen=True, slots=True)
+class HandOff:
+    """Run these calls, the one to another agent among them; then that agent goes on."""
+
+    calls: tuple[ToolCall, ...]
+    call: ToolCall
+
+
+Step: TypeAlias = Act | HandOff | Finish | AskAgain | GiveUp
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +67,19 @@ Check: TypeAlias = Callable[[str], Valid | Invalid]
 """Reads an answer as the output type."""
 
 
-def decide(message: AssistantMessage, reason: FinishReason, check: Check | None, retries_left: int) -> Step:
-    """The next step after a turn. check is None where any text is an answer."""
+def decide(
+    message: AssistantMessage,
+    reason: FinishReason,
+    check: Check | None,
+    retries_left: int,
+    handoffs: Container[str] = (),
+) -> Step:
+    """The next step after a turn. check is None where any text is an answer; handoffs are the calls that mean
+    another agent."""
     if message.calls:
+        for call in message.calls:
+            if call.name in handoffs and call.complete:
+                return HandOff(message.calls, call)
         return Act(message.calls)
     cut = reason in ("length", "context")
     if check is None:

@@ -7,12 +7,15 @@ import contextlib
 import warnings
 from collections.abc import Awaitable, Callable, Coroutine
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kogagent.errors import InputError
 from kogagent.loop.channel import Channel
-from kogagent.loop.run import finish_within
+from kogagent.loop.cleanup import finish_within
 from kogagent.types import AgentEvent, RunResult
+
+if TYPE_CHECKING:
+    from kogagent.loop.conversation import Conversation
 
 _CLOSE_S = 30.0  # what a run stops within is bounded in itself: tools by their grace, a model by its close
 
@@ -27,8 +30,11 @@ class AgentStream:
     awaited. Run to its end, it needs no block; dropped half-way without one, it warns. One reader at a time.
     """
 
-    def __init__(self, drive: Callable[[Channel], Coroutine[Any, Any, RunResult]]) -> None:
+    def __init__(
+        self, drive: Callable[[Channel], Coroutine[Any, Any, RunResult]], conversation: Conversation
+    ) -> None:
         self._drive = drive
+        self._conversation = conversation
         self._channel = Channel()
         self._task: asyncio.Task[RunResult] | None = None
         self._closed = False
@@ -40,6 +46,11 @@ class AgentStream:
         if task is None or not task.done() or task.cancelled() or task.exception() is not None:
             raise InputError("the run has no result: read its events to the end first")
         return task.result()
+
+    async def fork(self, *, messages: int | None = None) -> Conversation:
+        """A conversation that goes on from what the run has come to, or from its first so many messages;
+        the run goes on by itself. See Conversation.fork; close it."""
+        return await self._conversation.fork(messages=messages)
 
     def __aiter__(self) -> AgentStream:
         return self

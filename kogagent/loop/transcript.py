@@ -1,20 +1,20 @@
 """The history of a conversation: append-only, every call followed by its result. Knows no model.
 
-Two notations: one JSON array of a list of messages, and JSON lines that can be appended to.
+The *record* holds all that was said and done. The *view* is what a model reads of it: the same list, until a
+summary stands for its older part or a result that came late takes the place that was kept for it.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Protocol, get_args, overload
+from typing import Protocol, overload
 
 from kogagent.errors import InputError
+from kogagent.loop.notation import messages_from_lines, messages_to_lines
 from kogagent.types import (
     AssistantMessage,
-    JSONValue,
     Message,
-    ResultStatus,
+    SummaryMessage,
     SystemMessage,
     ToolCall,
     ToolMessage,
@@ -67,13 +67,23 @@ class Messages(Sequence[Message]):
 
 
 class Journal(Protocol):
-    """Where a transcript is written down as it grows. Both are done when they return."""
+    """Where a transcript is written down as it grows. What was told is safe after `flush` or `settled`, which
+    raise InputError for what could not be written; then the journal is of no more use."""
 
     def append(self, at: int, message: Message) -> None:
         """The message at this place, which is the next."""
 
+    def cut(self, length: int) -> None:
+        """Everything from this place on is gone."""
+
     def rewrite(self, messages: Sequence[Message]) -> None:
         """Everything anew."""
+
+    def flush(self) -> None:
+        """Block until it is written."""
+
+    async def settled(self) -> None:
+        """The same without blocking the event loop."""
 
 
 class Transcript:
@@ -81,99 +91,213 @@ class Transcript:
     happens to the run: it is consistent after every append, and a cancelled call has a result that says so.
 
     messages given here must be consistent; `Transcript.repaired` takes a history cut anywhere. journal is
-    told of every message after these, before the transcript shows it.
+    told of every message after these.
     """
 
     def __init__(self, messages: Iterable[Message] = (), *, journal: Journal | None = None) -> None:
-        self._messages: list[Message] = []
+        self._record: list[Message] = []
+        self._view = self._record  # the very list, as long as they do not differ
         self._open: dict[str, ToolCall] = {}
+        self._awaiting: dict[str, ToolCall] = {}
         self._in_use = False
         self._journal: Journal | None = None
         for message in messages:
-            self.append(message)
+            self.post(message)
         self._journal = journal
 
     @classmethod
     def repaired(cls, messages: Iterable[Message]) -> Transcript:
-        """A transcript of messages of which some calls may have no result: each gets a "cancelled" one."""
+        """A transcript of messages of which some calls may have no result: each gets a "cancelled" one.
+
+        Calls at the end whose results were said to come later still wait for them.
+        """
         transcript = cls()
         for message in messages:
             if not isinstance(message, ToolMessage):
                 transcript.close_calls()
-            transcript.append(message)
-        transcript.close_calls()
+            transcript.post(message)
+        transcript.close_calls(waiting=False)
         return transcript
 
     @property
     def messages(self) -> Messages:
-        """The history as it stands now."""
-        return Messages(self._messages, len(self._messages))
+        """The record as it stands now."""
+        return Messages(self._record, len(self._record))
+
+    @property
+    def view(self) -> Messages:
+        """What a model reads of it."""
+        return Messages(self._view, len(self._view))
 
     @property
     def open_calls(self) -> tuple[ToolCall, ...]:
         """Calls of the last turn that have no result yet."""
         return tuple(self._open.values())
 
+    @property
+    def awaiting(self) -> tuple[ToolCall, ...]:
+        """Calls of the last turn whose results come later: their result so far is "deferred"."""
+        return tuple(self._awaiting.values())
+
     def __len__(self) -> int:
-        return len(self._messages)
+        return len(self._record)
+
+    # ── growing ──
 
     def append(self, message: Message) -> None:
-        """Raises InputError for a message that cannot follow."""
-        opened = self._open
+        """Add a message; where there is a journal, it is written when this returns.
+
+        Raises InputError for a message that cannot follow, or that could not be written; then nothing is
+        added.
+        """
+        opened = self._after(message)
+        if self._journal is not None:
+            self._journal.append(len(self._record), message)
+            self._journal.flush()
+        self._add(message, opened)
+
+    def post(self, message: Message) -> None:
+        """`append`, but written only when `settled` has returned: nothing blocks meanwhile."""
+        opened = self._after(message)
+        if self._journal is not None:
+            self._journal.append(len(self._record), message)
+        self._add(message, opened)
+
+    async def settled(self) -> None:
+        """Wait until the journal has written all that was posted. Raises InputError where it cannot."""
+        if self._journal is not None:
+            await self._journal.settled()
+
+    def flush(self) -> None:
+        """`settled` for who may not wait on the loop: blocks, for well under a millisecond as a rule."""
+        if self._journal is not None:
+            self._journal.flush()
+
+    def close_calls(
+        self, text: str = _CANCELLED, *, only: str | None = None, waiting: bool = True
+    ) -> tuple[ToolResult, ...]:
+        """Give every open call, or the one of this id, a "cancelled" result; returns them. waiting: calls
+        whose results come later too."""
+        calls = [*self._open.values(), *(self._awaiting.values() if waiting else ())]
+        results = tuple(
+            ToolResult(call.id, call.name, text, "cancelled") for call in calls if only in (None, call.id)
+        )
+        for result in results:
+            self.post(ToolMessage(result))
+        return results
+
+    def _after(self, message: Message) -> dict[str, ToolCall]:
+        """The calls that are open after this message. Raises InputError for one that cannot follow."""
         if isinstance(message, ToolMessage):
-            if message.result.call_id not in self._open:
+            if message.result.call_id not in self._open and (
+                message.result.call_id not in self._awaiting or message.result.status == "deferred"
+            ):
                 raise InputError(
                     f"message {len(self)} is the result of call {message.result.call_id!r}, "
                     "which no open call of the last turn has as its id"
                 )
-            opened = {i: call for i, call in self._open.items() if i != message.result.call_id}
-        elif not isinstance(message, SystemMessage | UserMessage | AssistantMessage):
+            return {i: call for i, call in self._open.items() if i != message.result.call_id}
+        if not isinstance(message, SystemMessage | UserMessage | AssistantMessage | SummaryMessage):
             raise InputError(
                 f"message {len(self)} is {message!r}, which is no message. See kogagent.Message."
             )
-        elif self._open:
+        if self._open or self._awaiting:
+            names = ", ".join(map(repr, (*self._open, *self._awaiting)))
             raise InputError(
-                f"message {len(self)} follows calls without results: {', '.join(map(repr, self._open))}. "
+                f"message {len(self)} follows calls without results: {names}. "
                 "Append a ToolMessage for each first, or use Transcript.repaired."
             )
-        elif isinstance(message, AssistantMessage) and message.calls:
+        if isinstance(message, AssistantMessage) and message.calls:
             opened = {call.id: call for call in message.calls}
             if len(opened) < len(message.calls):
                 raise InputError(f"message {len(self)} has two calls of one id; each needs its own")
-        if self._journal is not None:
-            self._journal.append(len(self._messages), message)
-        self._messages.append(message)
+            return opened
+        if isinstance(message, SummaryMessage):
+            self._check_summary(message)
+        return self._open
+
+    def _check_summary(self, message: SummaryMessage) -> None:
+        most = len(self._view) - self._head
+        if not 0 <= message.kept <= most:
+            raise InputError(f"message {len(self)} keeps {message.kept} messages of {most}")
+        if message.kept and isinstance(self._view[-message.kept], ToolMessage):
+            raise InputError(f"message {len(self)} keeps results without the turn that called for them")
+
+    @property
+    def _head(self) -> int:
+        """Messages in front that no summary stands for."""
+        return 1 if self._view and isinstance(self._view[0], SystemMessage) else 0
+
+    def _add(self, message: Message, opened: dict[str, ToolCall]) -> None:
+        shared = self._view is self._record
+        self._record.append(message)
+        if isinstance(message, SummaryMessage):
+            view = self._record[:-1] if shared else self._view
+            kept = view[len(view) - message.kept :]
+            summary = message.text
+            if kept and isinstance(kept[0], UserMessage):  # many templates refuse two in a row
+                summary, kept = f"{summary}\n\n{kept[0].text}", kept[1:]
+            self._view = [*view[: self._head], UserMessage(summary), *kept]
+        elif isinstance(message, ToolMessage) and message.result.call_id in self._awaiting:
+            del self._awaiting[message.result.call_id]
+            view = self._record[:-1] if shared else list(self._view)
+            at = max(
+                i
+                for i, one in enumerate(view)
+                if isinstance(one, ToolMessage) and one.result.call_id == message.result.call_id
+            )
+            view[at] = message
+            self._view = view
+        elif not shared:
+            self._view.append(message)
+        if isinstance(message, ToolMessage) and message.result.status == "deferred":
+            self._awaiting[message.result.call_id] = self._open[message.result.call_id]
         self._open = opened
 
-    def close_calls(self, text: str = _CANCELLED, *, only: str | None = None) -> tuple[ToolResult, ...]:
-        """Give every open call, or the one of this id, a "cancelled" result; returns them."""
-        results = tuple(
-            ToolResult(call.id, call.name, text, "cancelled")
-            for call in self._open.values()
-            if only in (None, call.id)
-        )
-        for result in results:
-            self.append(ToolMessage(result))
-        return results
+    # ── going elsewhere ──
 
     def fork(self) -> Transcript:
-        """An independent transcript of the same messages."""
-        return Transcript(self._messages)
+        """An independent transcript of the same messages, kept nowhere else."""
+        other = Transcript()
+        other._record = list(self._record)
+        other._view = other._record if self._view is self._record else list(self._view)
+        other._open, other._awaiting = dict(self._open), dict(self._awaiting)
+        return other
+
+    def rewind(self, messages: int) -> None:
+        """Forget all but the first so many messages of the record; calls whose results are cut off are
+        closed.
+
+        Raises InputError for more than there are, and while a run holds the transcript.
+        """
+        if type(messages) is not int or not 0 <= messages <= len(self._record):
+            raise InputError(f"rewind to {messages!r}: the transcript has {len(self._record)} messages")
+        if self._in_use:
+            raise InputError("this transcript is in use by a run. Wait for it, or rewind a fork.")
+        cut = Transcript(self._record[:messages])
+        if self._journal is not None:
+            self._journal.cut(messages)
+        self._record, self._view = cut._record, cut._view  # new lists: what was given out keeps the old ones
+        self._open, self._awaiting = cut._open, cut._awaiting
+        self.close_calls(waiting=False)
+        self.flush()
 
     def with_system(self, text: str) -> None:
         """Set the system message. The same text changes nothing; another one starts a new prompt prefix."""
-        if self._messages and isinstance(self._messages[0], SystemMessage):
-            if self._messages[0].text == text:
-                return
-            messages: list[Message] = [SystemMessage(text), *self._messages[1:]]
-        elif self._messages:
-            messages = [SystemMessage(text), *self._messages]
-        else:
-            self.append(SystemMessage(text))
+        head = self._head
+        if head and self._view[0] == SystemMessage(text):
             return
+        if not self._record:
+            self.post(SystemMessage(text))
+            return
+        shared = self._view is self._record
+        record: list[Message] = [SystemMessage(text), *self._record[head:]]
         if self._journal is not None:
-            self._journal.rewrite(messages)
-        self._messages = messages  # a new list: views keep the old one
+            self._journal.rewrite(record)
+        self._view = record if shared else [SystemMessage(text), *self._view[head:]]
+        self._record = record  # a new list: what was given out keeps the old one
+
+    # ── one run at a time ──
 
     def acquire(self) -> None:
         """Taken by a run. Raises InputError when another run holds it: two would mix their turns."""
@@ -184,9 +308,11 @@ class Transcript:
     def release(self) -> None:
         self._in_use = False
 
+    # ── files ──
+
     def to_lines(self) -> str:
         """JSON lines, one a message: a file of them can be appended to."""
-        return "".join(json.dumps(message_to_json(message)) + "\n" for message in self._messages)
+        return messages_to_lines(self._record)
 
     @classmethod
     def from_lines(cls, text: str) -> Transcript:
@@ -194,87 +320,4 @@ class Transcript:
 
         A last line without its newline was cut while it was written, and is left out.
         """
-        lines = text.split("\n")[:-1]
-        return cls.repaired(
-            message_from_json(_parse(line, f"line {n}"), f"line {n}") for n, line in enumerate(lines, 1)
-        )
-
-
-def messages_to_json(messages: Iterable[Message]) -> str:
-    """A JSON array of the messages; `messages_from_json` gives back equal ones."""
-    return json.dumps([message_to_json(message) for message in messages])
-
-
-def messages_from_json(text: str) -> tuple[Message, ...]:
-    """Raises InputError that names the message and the field that cannot be read."""
-    values = _parse(text, "the history")
-    if not isinstance(values, list):
-        raise InputError(f"a history is a JSON array of messages, not {type(values).__name__}")
-    return tuple(message_from_json(value, f"message {i}") for i, value in enumerate(values))
-
-
-def _parse(text: str, where: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, TypeError, RecursionError) as error:  # bytes that are no UTF-8, no text at all, depth
-        raise InputError(f"{where} is not valid JSON: {error}") from error
-
-
-def message_to_json(message: Message) -> dict[str, JSONValue]:
-    if isinstance(message, SystemMessage):
-        return {"role": "system", "text": message.text}
-    if isinstance(message, UserMessage):
-        return {"role": "user", "text": message.text}
-    if isinstance(message, ToolMessage):
-        result = message.result
-        return {
-            "role": "tool",
-            "call_id": result.call_id,
-            "name": result.name,
-            "text": result.text,
-            "status": result.status,
-        }
-    if isinstance(message, AssistantMessage):
-        calls = [
-            {"id": c.id, "name": c.name, "arguments": c.arguments, "complete": c.complete}
-            for c in message.calls
-        ]
-        return {"role": "assistant", "text": message.text, "plan": message.plan, "calls": calls}
-    raise InputError(f"{message!r} is no message. See kogagent.Message.")
-
-
-_STATUSES: tuple[str, ...] = get_args(ResultStatus)
-
-
-def message_from_json(value: Any, where: str) -> Message:
-    role = value.get("role") if isinstance(value, dict) else None
-    if role == "system":
-        return SystemMessage(**_fields(value, where, text=str))
-    if role == "user":
-        return UserMessage(**_fields(value, where, text=str))
-    if role == "tool":
-        fields = _fields(value, where, call_id=str, name=str, text=str, status=str)
-        if fields["status"] not in _STATUSES:
-            raise InputError(f"{where} has the status {fields['status']!r}; known are {', '.join(_STATUSES)}")
-        return ToolMessage(ToolResult(**fields))
-    if role == "assistant":
-        fields = _fields(value, where, text=str, plan=str, calls=list)
-        calls = (
-            ToolCall(**_fields(call, f"{where}, call {i}", id=str, name=str, arguments=str, complete=bool))
-            for i, call in enumerate(fields.pop("calls"))
-        )
-        return AssistantMessage(**fields, calls=tuple(calls))
-    raise InputError(f"{where} has the role {role!r}; known are system, user, assistant, tool")
-
-
-def _fields(value: Any, where: str, **types: type) -> dict[str, Any]:
-    """Exactly these fields of these types, "role" aside."""
-    if not isinstance(value, dict):
-        raise InputError(f"{where} is {value!r}, not an object")
-    unknown = value.keys() - types.keys() - {"role"}
-    if unknown:
-        raise InputError(f"{where} has the unknown field {min(unknown)!r}; known are {', '.join(types)}")
-    for name, kind in types.items():
-        if not isinstance(value.get(name), kind):
-            raise InputError(f"{where} needs {name!r} of type {kind.__name__}, not {value.get(name)!r}")
-    return {name: value[name] for name in types}
+        return cls.repaired(messages_from_lines(text))

@@ -13,14 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from kogagent.errors import InputError, ModelError
+from kogagent.loop.notation import messages_to_json
 from kogagent.loop.protocols import ClosingModel, Model, ModelSource, TurnRequest
-from kogagent.loop.transcript import messages_to_json
 from kogagent.types import (
     CallDelta,
     CallReady,
     CallStarted,
     JSONValue,
     ModelEvent,
+    ObserveDelta,
     PlanDelta,
     TextDelta,
     Timings,
@@ -31,13 +32,14 @@ from kogagent.types import (
 )
 
 _EVENTS: dict[str, type[Any]] = {
-    kind.__name__: kind for kind in (PlanDelta, TextDelta, CallStarted, CallDelta, CallReady, TurnEnd)
+    kind.__name__: kind
+    for kind in (ObserveDelta, PlanDelta, TextDelta, CallStarted, CallDelta, CallReady, TurnEnd)
 }
 
 
 def request_to_json(request: TurnRequest) -> dict[str, JSONValue]:
-    """A request as plain data."""
-    return {
+    """A request as plain data. How tokens are drawn and whose turn it is change no answer a recording has."""
+    said: dict[str, JSONValue] = {
         "messages": json.loads(messages_to_json(request.messages)),
         "tools": [asdict(tool) for tool in request.tools],
         "tool_choice": request.tool_choice,
@@ -46,12 +48,15 @@ def request_to_json(request: TurnRequest) -> dict[str, JSONValue]:
         "plan_tokens": request.plan_tokens,
         "output_schema": request.output_schema,
     }
+    if request.observe_tokens:  # older recordings know no such phase
+        said["observe_tokens"] = request.observe_tokens
+    return said
 
 
 def event_to_json(event: ModelEvent) -> dict[str, JSONValue]:
-    """An event as plain data."""
+    """An event as plain data; not when it happened, which is another time in each playing."""
     fields = asdict(event)
-    del fields["at"]  # when it is played, it is made anew
+    del fields["at"]
     return {"event": type(event).__name__, **fields}
 
 
@@ -68,6 +73,7 @@ def event_from_json(value: dict[str, Any]) -> ModelEvent:
             fields["usage"] = Usage(**fields["usage"])
             fields["timings"] = Timings(**fields["timings"])
             fields["written"] = tuple(Written(**token) for token in fields.get("written", ()))
+            fields["ids"] = tuple(fields.get("ids", ()))
         event: ModelEvent = kind(**fields)
     except (KeyError, TypeError) as error:
         raise InputError(f"{value!r} is no {kind.__name__}: {error}") from error

@@ -3,9 +3,58 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic_core import to_jsonable_python
+
+from kogagent.types import File
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """What came out of a tool's code: a text and files, or what it raised."""
+
+    text: str = ""
+    files: tuple[File, ...] = ()
+    error: BaseException | None = None
+
+
+def returned(value: Any, limit: int) -> Returned:
+    """What a tool gave back: a File, a list of texts and Files, or anything else that `to_text` takes."""
+    if isinstance(value, File):
+        return Returned(clean(shorten(_told(value, limit), limit)), (value,))
+    if isinstance(value, list | tuple) and any(isinstance(one, File) for one in value):
+        return _mixed(value, limit)
+    return Returned(to_text(value, limit))
+
+
+def _mixed(values: Sequence[Any], limit: int) -> Returned:
+    texts = [_told(one, limit) if isinstance(one, File) else to_text(one, limit) for one in values]
+    files = tuple(one for one in values if isinstance(one, File))
+    return Returned(clean(shorten("\n".join(texts), limit)), files)
+
+
+def _told(file: File, limit: int) -> str:
+    """A file as a model reads it: what it is, and the text of a text file, of which it reads as much as it
+    may."""
+    size = os.path.getsize(file.path) if file.path is not None else len(file.data or b"")
+    line = f"[file {file.name}, {file.media_type}, {size:,} bytes]"
+    if not file.media_type.startswith("text/"):
+        return line
+    if file.data is not None:
+        return f"{line}\n{file.data.decode('utf-8', 'replace')}"
+    assert file.path is not None
+    with open(file.path, "rb") as opened:
+        if size <= 4 * limit:
+            return f"{line}\n{opened.read().decode('utf-8', 'replace')}"
+        tail = limit // 4
+        head = opened.read(tail * 2).decode("utf-8", "ignore")
+        opened.seek(size - tail)
+        end = opened.read().decode("utf-8", "ignore")
+    return f"{line}\n{head}\n[… only the start and the end of the file …]\n{end}"
 
 
 def to_text(value: Any, limit: int) -> str:

@@ -9,24 +9,33 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
+from typing_extensions import Unpack
+
 from kogagent.errors import InputError, SchemaError
 from kogagent.tools import schema
+from kogagent.tools.options import DEFAULTS, Options, checked
 from kogagent.types import JSONValue, ToolSpec
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_SHARED = ("place", "timeout", "max_result_chars", "needs_approval", "signature", "spec")
+_SHARED = ("place", "signature", "spec", *DEFAULTS)
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 
 
 class Tool(Generic[P, R]):
     """A function a model may call. Calling it is calling the function.
 
-    spec is what a model is told; place is where the function was defined, "file:line". timeout in seconds
-    and max_result_chars are None where the toolbox decides. needs_approval: each call is asked about before
-    it runs. Immutable.
+    spec is what a model is told; place is where the function was defined, "file:line". The options are as
+    in `Options`, None where the toolbox or the run decides. Immutable.
     """
+
+    timeout: float | None
+    max_result_chars: int | None
+    max_result_tokens: int | None
+    needs_approval: bool
+    group: str | None
+    pure: bool
 
     def __init__(
         self,
@@ -34,9 +43,7 @@ class Tool(Generic[P, R]):
         *,
         name: str | None = None,
         description: str | None = None,
-        timeout: float | None = None,
-        max_result_chars: int | None = None,
-        needs_approval: bool = False,
+        **options: Unpack[Options],
     ) -> None:
         """Raises SchemaError for a signature no grammar can enforce, InputError for an option."""
         inner = function.__func__ if isinstance(function, staticmethod | classmethod) else function
@@ -50,21 +57,11 @@ class Tool(Generic[P, R]):
                 "starting with a digit. Pass name=… to @tool.",
                 tool=name,
             )
-        if timeout is not None and not (isinstance(timeout, int | float) and timeout > 0):
-            raise InputError(
-                f"timeout={timeout!r} of tool {name!r} must be a number of seconds > 0 (inf: none)"
-            )
-        if max_result_chars is not None and (not isinstance(max_result_chars, int) or max_result_chars < 1):
-            raise InputError(
-                f"max_result_chars={max_result_chars!r} of tool {name!r} must be a positive integer"
-            )
+        self._set(checked(options, name))
         _refuse_generators(inner, name, place)
         self._bound = not (isinstance(function, classmethod) or _is_method(inner))
         self.function = function
         self.place = place
-        self.timeout = timeout
-        self.max_result_chars = max_result_chars
-        self.needs_approval = needs_approval
         self.signature = schema.of_function(
             inner, tool=name, place=place, fixed=_fixed(function), method=not self._bound
         )
@@ -82,9 +79,7 @@ class Tool(Generic[P, R]):
         description: str,
         parameters: Mapping[str, JSONValue],
         place: str,
-        timeout: float | None = None,
-        max_result_chars: int | None = None,
-        needs_approval: bool = False,
+        **options: Unpack[Options],
     ) -> Tool[..., Any]:
         """A tool that a JSON Schema describes in place of a signature: one that another program offers.
 
@@ -99,12 +94,15 @@ class Tool(Generic[P, R]):
             )
         made: Tool[..., Any] = object.__new__(cls)
         made.function, made._bound, made.place = function, True, place
-        made.timeout, made.max_result_chars = timeout, max_result_chars
-        made.needs_approval = needs_approval
+        made._set(checked(options, name))
         made.signature = schema.of_json_schema(parameters, tool=name, description=description, place=place)
         made.spec = ToolSpec(name, description, parameters)
         made.__doc__ = description
         return made
+
+    def _set(self, options: dict[str, Any]) -> None:
+        for option, value in options.items():
+            setattr(self, option, value)
 
     @property
     def name(self) -> str:
@@ -148,9 +146,7 @@ def tool(
     *,
     name: str | None = None,
     description: str | None = None,
-    timeout: float | None = None,
-    max_result_chars: int | None = None,
-    needs_approval: bool = False,
+    **options: Unpack[Options],
 ) -> Tool[P, R]: ...
 
 
@@ -159,9 +155,7 @@ def tool(
     *,
     name: str | None = None,
     description: str | None = None,
-    timeout: float | None = None,
-    max_result_chars: int | None = None,
-    needs_approval: bool = False,
+    **options: Unpack[Options],
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 
 
@@ -171,30 +165,21 @@ def tool(
     *,
     name: str | None = None,
     description: str | None = None,
-    timeout: float | None = None,
-    max_result_chars: int | None = None,
-    needs_approval: bool = False,
+    **options: Unpack[Options],
 ) -> Tool[P, R] | Callable[[Callable[P, R]], Tool[P, R]]:
     """Make a tool of a function, sync or async: `@tool`, or `@tool(name=…, timeout=…)`.
 
     The schema comes from the annotations, the descriptions from the docstring (google, numpy or sphinx) or
     from `Annotated[type, "description"]`. A parameter annotated RunContext is injected. An async function
-    runs on the event loop, a sync one in a thread. timeout: seconds, math.inf for none, None for the
-    toolbox's. needs_approval: the agent's `approve` is asked before each call. Raises SchemaError where the
-    function is defined, never later.
+    runs on the event loop, a sync one in a thread. The options are those of `Options`: timeout,
+    max_result_chars, max_result_tokens, needs_approval, group, pure. Raises SchemaError where the function is
+    defined, never later.
     """
     if isinstance(function, Tool):
         raise InputError(f"{function!r} is a tool already. Apply @tool once.")
 
     def make(function: Callable[P, R]) -> Tool[P, R]:
-        return Tool(
-            function,
-            name=name,
-            description=description,
-            timeout=timeout,
-            max_result_chars=max_result_chars,
-            needs_approval=needs_approval,
-        )
+        return Tool(function, name=name, description=description, **options)
 
     if function is None:
         return make

@@ -13,12 +13,13 @@ import inspect
 import logging
 import math
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
-from kogagent.errors import InputError, Retry, ToolFailed
-from kogagent.tools.results import clean, shorten, to_text
+from kogagent.errors import Deferred, InputError, Retry, ToolFailed
+from kogagent.tools.groups import Group
+from kogagent.tools.results import Returned, clean, returned, shorten
 from kogagent.tools.schema import explain
 from kogagent.tools.threads import Threads
 from kogagent.tools.tool import Tool, collect, seconds
@@ -28,15 +29,7 @@ T = TypeVar("T")
 _log = logging.getLogger("kogagent.tools")
 _ERROR_CHARS = 400
 Verdict: TypeAlias = bool | str
-Approve: TypeAlias = Callable[[ToolCall, RunContext[Any]], Verdict | Awaitable[Verdict]]
-
-
-@dataclass(frozen=True, slots=True)
-class _Returned:
-    """What came out of a tool's code: a text, or what it raised."""
-
-    text: str = ""
-    error: BaseException | None = None
+Approve: TypeAlias = Callable[[ToolCall, RunContext[Any]], Verdict | Awaitable[Verdict]] | Literal["defer"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +49,9 @@ class Toolbox:
     max_result_chars: longer results keep head and tail. max_threads: sync calls that run at once, over all
     runs. grace: seconds a cancelled async tool gets to clean up before it is abandoned.
     approve: asked before each call of a tool that needs approval, with valid arguments; True runs it, False
-    or a reason in words does not. It may be async and take its time: no limit of the tool's applies.
+    or a reason in words does not, raising Deferred leaves it for later, as "defer" does with all of them. It
+    may be async and take its time: no limit of the tool's applies.
+    groups: how many calls of the tools of a group run at once, over all runs, where it is not one.
     Raises SchemaError for things that are no tools and for two tools of one name.
     """
 
@@ -69,6 +64,7 @@ class Toolbox:
         max_threads: int = 32,
         grace: float = 1.0,
         approve: Approve | None = None,
+        groups: Mapping[str, int] | None = None,
     ) -> None:
         for name, value in (("timeout", timeout), ("grace", grace)):
             if not isinstance(value, int | float) or isinstance(value, bool) or not value > 0:
@@ -76,7 +72,8 @@ class Toolbox:
         for name, value in (("max_result_chars", max_result_chars), ("max_threads", max_threads)):
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise InputError(f"Toolbox {name}={value!r} must be a positive integer")
-        self._tools = {one.name: _Ready.of(one, timeout, max_result_chars) for one in collect(tools)}
+        self._settings = (timeout, max_result_chars)
+        self._tools = {one.name: _Ready.of(one, *self._settings) for one in collect(tools)}
         waiting = [ready.tool for ready in self._tools.values() if ready.tool.needs_approval]
         if waiting and approve is None:
             raise InputError(
@@ -84,16 +81,68 @@ class Toolbox:
                 "Pass approve=…, a function of the call and its context."
             )
         self._approve = approve
-        self._specs = tuple(ready.tool.spec for ready in self._tools.values())
         self._grace = grace
         self._threads = Threads(max_threads)
+        self._groups = self._made_groups(groups or {})
+        self._settle()
+
+    def _settle(self) -> None:
+        self._specs = tuple(ready.tool.spec for ready in self._tools.values())
+        self._has_pure = any(ready.tool.pure for ready in self._tools.values())
+
+    def _made_groups(self, limits: Mapping[str, int]) -> dict[str, Group]:
+        names = dict.fromkeys(ready.tool.group for ready in self._tools.values() if ready.tool.group)
+        for name, limit in limits.items():
+            if type(limit) is not int or limit < 1:
+                raise InputError(
+                    f"Toolbox groups: {name!r} has the limit {limit!r}, which is no integer >= 1"
+                )
+            if name not in names:
+                raise InputError(
+                    f"Toolbox groups: no tool is in the group {name!r}. Write @tool(group={name!r})."
+                )
+        return {name: Group(limits.get(name, 1)) for name in names if name is not None}
+
+    def extended(self, tools: Iterable[Any]) -> Toolbox:
+        """A toolbox of these tools too, after its own, with the same settings, threads and groups. Raises
+        SchemaError for two tools of one name."""
+        wider: Toolbox = object.__new__(Toolbox)
+        wider._settings, wider._approve, wider._grace = self._settings, self._approve, self._grace
+        wider._threads = self._threads
+        found = collect([*(ready.tool for ready in self._tools.values()), *tools])
+        wider._tools = {one.name: _Ready.of(one, *self._settings) for one in found}
+        wider._groups = {**wider._made_groups({}), **self._groups}
+        wider._settle()
+        return wider
 
     @property
     def specs(self) -> tuple[ToolSpec, ...]:
         return self._specs
 
-    async def call(self, call: ToolCall, context: RunContext[Any]) -> ToolOutcome:
-        """Validate the arguments and run the tool. A cut or unusable call is a result, never run."""
+    @property
+    def has_pure(self) -> bool:
+        """Whether any tool is pure."""
+        return self._has_pure
+
+    def is_pure(self, name: str) -> bool:
+        """Whether the tool of this name changes nothing, see `Options`."""
+        ready = self._tools.get(name)
+        return ready is not None and ready.tool.pure
+
+    def supplied(self, call: ToolCall, value: Any) -> ToolOutcome:
+        """The outcome of a call whose tool is taken to have returned this value. Raises InputError for a
+        value that no tool may return."""
+        ready = self._tools.get(call.name)
+        try:
+            back = returned(value, self._settings[1] if ready is None else ready.limit)
+        except Exception as error:
+            raise InputError(f"the result supplied for {call.name!r} cannot be used: {error!r}") from error
+        result = ToolResult(call.id, call.name, back.text, files=back.files)
+        return ToolOutcome(result, max_tokens=None if ready is None else ready.tool.max_result_tokens)
+
+    async def call(self, call: ToolCall, context: RunContext[Any], *, approved: bool = False) -> ToolOutcome:
+        """Validate the arguments and run the tool. A cut or unusable call is a result, never run. approved:
+        nobody is asked any more."""
         ready = self._tools.get(call.name)
         if ready is None:
             return _told(call, "unknown_tool", self._unknown(call.name))
@@ -113,27 +162,38 @@ class Toolbox:
             )
         except Exception as error:  # a validator of the user's own types failed
             return self._raised(call, ready, error, 0.0, 0.0)
-        if ready.tool.needs_approval:
+        if ready.tool.needs_approval and not approved:
             denied = await self._denied(call, context, ready)
             if denied is not None:
                 return denied
         if signature.context:
             values[signature.context] = context
         positional = signature.take_positional(values)
+        function = functools.partial(ready.tool.function, *positional, **values)
+        if ready.tool.group is None:
+            return await self._timed(call, ready, function)
+        async with self._groups[ready.tool.group]:
+            return await self._timed(call, ready, function)
+
+    async def _timed(self, call: ToolCall, ready: _Ready, function: Callable[[], Any]) -> ToolOutcome:
+        """The function run, and its outcome."""
         started = time.perf_counter()
-        returned = await self._run(ready, functools.partial(ready.tool.function, *positional, **values))
+        back = await self._run(ready, function)
         ended = time.perf_counter()
-        if returned is None:
+        if back is None:
             still = "" if ready.is_async else " Its thread may still be running."
             text = f"{call.name} did not finish within {ready.timeout:g} s and was stopped.{still}"
             return ToolOutcome(ToolResult(call.id, call.name, text, "timeout"), started, ended)
-        if returned.error is not None:
-            return self._raised(call, ready, returned.error, started, ended)
-        return ToolOutcome(ToolResult(call.id, call.name, returned.text), started, ended)
+        if back.error is not None:
+            return self._raised(call, ready, back.error, started, ended)
+        result = ToolResult(call.id, call.name, back.text, files=back.files)
+        return ToolOutcome(result, started, ended, max_tokens=ready.tool.max_result_tokens)
 
     async def _denied(self, call: ToolCall, context: RunContext[Any], ready: _Ready) -> ToolOutcome | None:
         """None for an approved call. An approver that fails has approved nothing."""
         assert self._approve is not None
+        if self._approve == "defer":
+            return self._raised(call, ready, Deferred("It needs approval."), 0.0, 0.0)
         try:
             verdict = self._approve(call, context)
             if inspect.isawaitable(verdict):
@@ -145,29 +205,29 @@ class Toolbox:
         why = f": {verdict}" if isinstance(verdict, str) and verdict else ""
         return _told(call, "denied", f"{call.name} was not run, permission was denied{why}. Go on without.")
 
-    async def _run(self, ready: _Ready, function: Callable[[], Any]) -> _Returned | None:
+    async def _run(self, ready: _Ready, function: Callable[[], Any]) -> Returned | None:
         """The function's result; None when it ran out of time. Whatever happens, it is over afterwards."""
         loop = asyncio.get_running_loop()
         limit = seconds(ready.timeout)
         end = math.inf if limit is None else loop.time() + limit
         if not ready.is_async:
             future = self._threads.submit(lambda: _in_thread(function, ready.limit))
-            returned = await _until(future, end)
-            if not isinstance(returned, _Pending):
-                return returned
-            function = returned.give  # a sync function that gave an awaitable: it is finished on the loop
+            back = await _until(future, end)
+            if not isinstance(back, _Pending):
+                return back
+            function = back.give  # a sync function that gave an awaitable: it is finished on the loop
         # The task answers through a future of its own: waiting for the task itself would pass a cancellation
         # on to the tool and then depend on the tool's goodwill.
-        answer: asyncio.Future[_Returned | None] = loop.create_future()
+        answer: asyncio.Future[Returned | None] = loop.create_future()
         task = loop.create_task(_on_loop(function, ready.limit, answer))
         try:
-            returned = await _until(answer, end)
+            done = await _until(answer, end)
         except asyncio.CancelledError:
             await self._stop(task, ready)
             raise
-        if returned is None:
+        if done is None:
             await self._stop(task, ready)
-        return returned
+        return done
 
     async def _stop(self, future: asyncio.Future[Any], ready: _Ready) -> None:
         """Cancel and wait, for a bounded time and whatever further cancellation arrives; then re-raise it."""
@@ -200,6 +260,9 @@ class Toolbox:
             said = said or "The arguments cannot be used."
             said += "" if said.endswith((".", "!", "?")) else "."
             status, text = "retry", f"{said} Correct the call and try again."
+        elif isinstance(error, Deferred):
+            status, text = "deferred", said or "The result comes later."
+            return ToolOutcome(ToolResult(call.id, call.name, text, status), started, ended)
         elif isinstance(error, ToolFailed):
             text = f"{call.name} failed: {said}" if said else f"{call.name} failed."
         else:
@@ -256,27 +319,27 @@ def _expire(answer: asyncio.Future[Any]) -> None:
 
 
 async def _on_loop(
-    function: Callable[[], Awaitable[Any]], limit: int, answer: asyncio.Future[_Returned | None]
+    function: Callable[[], Awaitable[Any]], limit: int, answer: asyncio.Future[Returned | None]
 ) -> None:
     # SystemExit would end the event loop if it left a task; KeyboardInterrupt, the user's own, must.
     try:
-        returned = _Returned(to_text(await function(), limit))
+        done = returned(await function(), limit)
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        returned = _Returned(error=error)
+        done = Returned(error=error)
     if not answer.done():  # else nobody waits any more: cancelled, or out of time
-        answer.set_result(returned)
+        answer.set_result(done)
 
 
-def _in_thread(function: Callable[[], Any], limit: int) -> _Returned | _Pending | None:
+def _in_thread(function: Callable[[], Any], limit: int) -> Returned | _Pending | None:
     try:
         value = function()
         if inspect.isawaitable(value):
             return _Pending(value)
-        return _Returned(to_text(value, limit))
+        return returned(value, limit)
     except BaseException as error:
-        return _Returned(error=error)
+        return Returned(error=error)
 
 
 def _forget(future: asyncio.Future[Any]) -> None:

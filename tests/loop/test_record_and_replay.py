@@ -104,7 +104,7 @@ async def test_a_source_is_recorded_and_closed(tmp_path: Path) -> None:
         ("{", "line 1, is not JSON"),
         ("[]", "neither a request nor an event"),
         ('{"event": "TextDelta", "text": "a"}', "neither a request"),
-        ('{"request": {}}\n{"event": "Nothing"}', "known are PlanDelta"),
+        ('{"request": {}}\n{"event": "Nothing"}', "known are ObserveDelta"),
         ('{"request": {}}\n{"event": "TextDelta", "words": "a"}', "no TextDelta"),
         ('{"request": {}}\n{"event": "CallReady", "call": {"id": "1"}}', "no CallReady"),
     ],

@@ -1,0 +1,264 @@
+"""Running the calls of a turn: limits, hooks, results into the history. Knows tools by their protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from kogagent.loop.clipping import clipped
+from kogagent.loop.hooks import settled
+from kogagent.loop.limits import Limits
+from kogagent.loop.meter import Meter
+from kogagent.loop.setup import Setup, Sink
+from kogagent.loop.transcript import Transcript
+from kogagent.types import (
+    Answer,
+    Denied,
+    Message,
+    RunContext,
+    RunPort,
+    Supplied,
+    ToolCall,
+    ToolFinished,
+    ToolMessage,
+    ToolOutcome,
+    ToolResult,
+    ToolStarted,
+)
+
+
+class Acting:
+    """The calls of one run, turn after turn. The transcript is consistent whenever `act` returns or
+    raises."""
+
+    def __init__(self, transcript: Transcript, sink: Sink, meter: Meter, deps: Any, port: RunPort) -> None:
+        self._transcript, self._sink, self._meter = transcript, sink, meter
+        self._deps, self._port = deps, port
+        self.calls = 0  # run so far
+        self.cut = False  # calls were refused for their number
+        self.failures: list[ToolFinished] = []
+        self.stale = 0  # calls in a row that brought nothing new
+        self._seen: set[int] = set()
+        self._retries: dict[str, int] = {}
+        self._early: dict[str, asyncio.Task[ToolOutcome]] = {}
+
+    # ── before the turn is whole ──
+
+    def begin_early(
+        self, setup: Setup, call: ToolCall, turn: int, messages: Sequence[Message], shown: set[str] | None
+    ) -> None:
+        """Start a call without effects while its turn is still being written."""
+        room = setup.limits.turn_calls
+        if setup.limits.max_calls is not None:
+            room = min(room, setup.limits.max_calls - self.calls)
+        if len(self._early) >= room or not setup.tools.is_pure(call.name):
+            return
+        self._sink.put(ToolStarted(call))
+        context = RunContext(self._deps, call, turn, messages, self._port)
+        task = asyncio.get_running_loop().create_task(self._outcome(setup, call, context, shown, None))
+        self._early[call.id] = task
+
+    async def drop_early(self) -> None:
+        """End what was begun and is not wanted."""
+        tasks, self._early = list(self._early.values()), {}
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+            for task in tasks:
+                if not task.cancelled():
+                    task.exception()
+
+    # ── the turn ──
+
+    def allowed(self, setup: Setup, calls: Sequence[ToolCall]) -> int:
+        """How many of these calls may run."""
+        room = setup.limits.turn_calls
+        if setup.limits.max_calls is not None:
+            room = min(room, setup.limits.max_calls - self.calls)
+        return min(room, len(calls))
+
+    async def act(
+        self,
+        setup: Setup,
+        calls: tuple[ToolCall, ...],
+        turn: int,
+        shown: set[str] | None,
+        answers: Mapping[str, Answer] | None = None,
+    ) -> None:
+        """Run the calls of a turn; their results enter the transcript in the order of the calls. A call that
+        did not finish, for whatever reason, gets a "cancelled" result.
+
+        shown: the tools of the turn, None for all. answers: what became of calls that were deferred.
+        """
+        began, waited = time.perf_counter(), self._sink.waited_s
+        room = len(calls) if answers is not None else self.allowed(setup, calls)
+        allowed, over = calls[:room], calls[room:]
+        if answers is None:
+            self.calls += len(allowed)
+        results = {call.id: self._refused(call, setup.limits) for call in over}
+        handed = [call for call in allowed if call.name in setup.handoffs]
+        for call in handed[1:]:
+            results[call.id] = self._told(call, "Not run: another agent takes over already.")
+        running = _Running(self, setup, turn, shown, answers or {}, results)
+        whole = False
+        append = 0.0
+        try:
+            await running.all([call for call in allowed if call.id not in results])
+            whole = True
+        finally:
+            appending = time.perf_counter()
+            for call in calls:
+                if call.id in results:
+                    self._transcript.post(ToolMessage(results[call.id]))
+                else:
+                    for result in self._transcript.close_calls(only=call.id):
+                        self._sink.put(ToolFinished(call, result, 0.0))
+            if not whole:
+                self._transcript.flush()  # an interrupted run may not wait
+            append = time.perf_counter() - appending
+            self._meter.acted(
+                time.perf_counter() - began, running.spans, self._sink.waited_s - waited, append
+            )
+
+    async def one(self, running: _Running, call: ToolCall) -> None:
+        """One call from its announcement to its result."""
+        setup = running.setup
+        early = self._early.pop(call.id, None)
+        if early is not None:
+            outcome = await _joined(early)
+        else:
+            self._sink.put(ToolStarted(call))
+            await self._sink.drained()
+            context = RunContext(self._deps, call, running.turn, self._transcript.view, self._port)
+            answer = running.answers.get(call.id)
+            outcome = await self._outcome(setup, call, context, running.shown, answer)
+        running.spans.append((outcome.started, outcome.ended))
+        result = running.results[call.id] = self._observed(setup, call, outcome)
+        finished = ToolFinished(call, result, outcome.seconds, outcome.error)
+        if outcome.error is not None:
+            self.failures.append(finished)
+        self._sink.put(finished)
+        if outcome.bug and outcome.error is not None and setup.on_tool_error == "raise":
+            raise outcome.error
+
+    async def _outcome(
+        self,
+        setup: Setup,
+        call: ToolCall,
+        context: RunContext[Any],
+        shown: set[str] | None,
+        answer: Answer | None,
+    ) -> ToolOutcome:
+        """The call run, or what a hook or an answer put in its place."""
+        hooks = setup.hooks
+        if isinstance(answer, Denied):
+            why = f": {answer.reason}" if answer.reason else ""
+            text = f"{call.name} was not run, permission was denied{why}. Go on without."
+            return ToolOutcome(ToolResult(call.id, call.name, text, "denied"))
+        if shown is not None and call.name not in shown:
+            names = ", ".join(sorted(shown)) or "none"
+            text = f"There is no tool named {call.name!r} now. The tools are: {names}."
+            return ToolOutcome(ToolResult(call.id, call.name, text, "unknown_tool"))
+        if hooks.before_call is not None and answer is None:
+            said = await settled(hooks.before_call(call, context), (str, type(None)), "before_call")
+            if said is not None:
+                return ToolOutcome(ToolResult(call.id, call.name, said, "denied"))
+        if isinstance(answer, Supplied):
+            outcome = setup.tools.supplied(call, answer.value)
+        else:
+            outcome = await setup.tools.call(call, context, approved=answer is not None)
+        if hooks.after_call is not None and outcome.result.status != "deferred":
+            result = await settled(hooks.after_call(call, outcome.result), ToolResult, "after_call")
+            outcome = replace(outcome, result=replace(result, call_id=call.id, name=call.name))
+        return outcome
+
+    def _refused(self, call: ToolCall, limits: Limits) -> ToolResult:
+        self.cut = self.cut or limits.max_calls == self.calls
+        return self._told(
+            call,
+            "Not run: there were too many calls. Answer with what you have, or make fewer calls at once.",
+        )
+
+    def _told(self, call: ToolCall, text: str) -> ToolResult:
+        result = ToolResult(call.id, call.name, text, "denied")
+        self._sink.put(ToolFinished(call, result, 0.0))
+        return result
+
+    def _observed(self, setup: Setup, call: ToolCall, outcome: ToolOutcome) -> ToolResult:
+        """The result as the model shall read it: short enough, with a word where it goes round in circles."""
+        result, limits = outcome.result, setup.limits
+        if result.status == "deferred":
+            return result
+        most = limits.result_tokens if outcome.max_tokens is None else outcome.max_tokens
+        if most is not None:
+            text = clipped(setup.model, result.text, most)
+            if text is not result.text:
+                result = replace(result, text=text)
+        key = hash((call.name, call.arguments, result.text))
+        self.stale = self.stale + 1 if key in self._seen else 0
+        self._seen.add(key)
+        if limits.repeated_calls is not None and self.stale >= limits.repeated_calls - 1 > 0:
+            nudge = "[The same call gave the same result before. Use it, or do something else.]"
+            result = replace(result, text=f"{result.text}\n{nudge}")
+        refused = self._retries.get(call.name, 0) + 1 if result.status == "retry" else 0
+        self._retries[call.name] = refused
+        if limits.tool_retries is not None and refused > limits.tool_retries:
+            text = f"{outcome.error} This was attempt {refused}: stop calling {call.name} and go on without."
+            result = replace(result, text=text, status="failed")
+        return result
+
+
+class _Running:
+    """The calls of one turn while they run."""
+
+    def __init__(
+        self,
+        acting: Acting,
+        setup: Setup,
+        turn: int,
+        shown: set[str] | None,
+        answers: Mapping[str, Answer],
+        results: dict[str, ToolResult],
+    ) -> None:
+        self._acting = acting
+        self.setup, self.turn, self.shown, self.answers = setup, turn, shown, answers
+        self.results = results
+        self.spans: list[tuple[float, float]] = []
+
+    async def all(self, calls: Sequence[ToolCall]) -> None:
+        """Run them, several at once. The first failure cancels the others and is raised."""
+        try:
+            if len(calls) == 1:
+                await self._acting.one(self, calls[0])
+            elif calls:
+                await self._together(calls)
+        finally:
+            await self._acting.drop_early()  # calls beyond what was allowed, or beside one that failed
+
+    async def _together(self, calls: Iterable[ToolCall]) -> None:
+        gate = asyncio.Semaphore(self.setup.limits.parallel_calls)
+
+        async def one(call: ToolCall) -> None:
+            async with gate:
+                await self._acting.one(self, call)
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                for call in calls:
+                    group.create_task(one(call))
+        except BaseExceptionGroup as failed:
+            raise failed.exceptions[0] from None  # the first failure; it cancelled the others
+
+
+async def _joined(task: asyncio.Task[ToolOutcome]) -> ToolOutcome:
+    """What a task came to; cancelled with whoever waits."""
+    try:
+        return await task
+    except asyncio.CancelledError:
+        task.cancel()
+        await asyncio.wait((task,))
+        raise

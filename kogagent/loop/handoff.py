@@ -1,0 +1,66 @@
+"""Handing a conversation to another agent, as a tool the model calls. Knows agents by name only."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from kogagent.errors import InputError
+from kogagent.loop.transcript import Transcript
+from kogagent.types import AssistantMessage, SummaryMessage, UserMessage
+
+if TYPE_CHECKING:
+    from kogagent.loop.agent import Agent
+    from kogagent.tools.tool import Tool
+
+
+@dataclass(frozen=True, slots=True)
+class Handoff:
+    """Another agent that may take a conversation over.
+
+    name, description: of the tool by which the model does it. history: "all" lets the next agent read
+    everything, "task" the user's last message and the reason of the hand-off alone.
+
+    The run goes on under the first agent's limits, with the next agent's instructions, tools, model and
+    rules. A next agent without instructions keeps those of the one before.
+    """
+
+    agent: Agent
+    name: str = ""
+    description: str = ""
+    history: Literal["all", "task"] = "all"
+
+    def __post_init__(self) -> None:
+        from kogagent.loop.agent import Agent
+
+        if not isinstance(self.agent, Agent):
+            raise InputError(f"Handoff({self.agent!r}): it takes an Agent")
+        if self.history not in ("all", "task"):
+            raise InputError(f"Handoff.history={self.history!r} must be 'all' or 'task'")
+
+    def prepare(self, transcript: Transcript) -> None:
+        """Leave to the next agent what it is to read."""
+        if self.history == "all":
+            return
+        view = transcript.view
+        task = next((m.text for m in reversed(view) if isinstance(m, UserMessage)), "")
+        turn = next(m for m in reversed(view) if isinstance(m, AssistantMessage))
+        reasons = [call.arguments for call in turn.calls if call.name == self.tool_name]
+        told = f"{task}\n\n[Handed over: {reasons[0]}]" if reasons and reasons[0] != "{}" else task
+        transcript.post(SummaryMessage(told, 0))
+
+    @property
+    def tool_name(self) -> str:
+        return self.name or "transfer_to_" + re.sub(r"\W+", "_", self.agent.name).strip("_")
+
+
+def handoff_tool(handoff: Handoff) -> Tool[..., Any]:
+    """What the model calls. That it was called is all: the run does the rest."""
+    from kogagent.tools.tool import Tool
+
+    async def hand_over(reason: str = "") -> str:
+        return f"{handoff.agent.name} goes on from here."
+
+    description = handoff.description or f"Hand the conversation over to {handoff.agent.name}."
+    return Tool(hand_over, name=handoff.tool_name, description=description)

@@ -1,0 +1,93 @@
+"""Where the time of a run goes: the phases of each turn. Knows clocks and numbers only."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import replace
+
+from kogagent.types import Timings, Usage
+
+
+class Meter:
+    """Turns follow each other without a gap: what happens in one is told as it happens, then added up."""
+
+    def __init__(self) -> None:
+        self.started = time.perf_counter()
+        self.usage = Usage()
+        self._total = Timings()  # of the turns that have ended
+        self._mark = self.started
+        self._clear()
+
+    def _clear(self) -> None:
+        self._turn_usage = Usage()
+        self._model = Timings()
+        self._reader_s = self._dispatch_s = self._tool_s = self._append_s = 0.0
+
+    def spent(self, usage: Usage) -> None:
+        """Tokens of this turn, the model's own or those of something it called."""
+        self._turn_usage += usage
+        self.usage += usage
+
+    def model(self, timings: Timings, span: float, reader: float, *, ahead: bool) -> None:
+        """The model's part took `span` seconds, in `reader` of which nobody took its events. ahead: it had
+        begun before, beside a tool, and only what was left of it took time here."""
+        self._reader_s += reader
+        self._model += _scaled(timings, span) if ahead else timings
+
+    def appended(self, seconds: float) -> None:
+        """Seconds the history took."""
+        self._append_s += seconds
+
+    def acted(self, span: float, tools: Iterable[tuple[float, float]], reader: float, append: float) -> None:
+        """Calls took `span` seconds from the first check to the last result in the history; tools are the
+        times in which each ran."""
+        tool = min(_covered(tools), span)
+        self._tool_s += tool
+        self._append_s += append
+        self._reader_s += reader
+        self._dispatch_s += max(span - tool - append - reader, 0.0)
+
+    def end_turn(self) -> tuple[Usage, Timings]:
+        """What this turn cost; the next begins now."""
+        now = time.perf_counter()
+        usage = self._turn_usage
+        timings = replace(
+            self._model,
+            wall_s=now - self._mark,
+            tool_s=self._tool_s,
+            reader_s=self._reader_s,
+            dispatch_s=self._dispatch_s,
+            append_s=self._append_s,
+        ).fitted()
+        self._mark = now
+        self._clear()
+        self._total += timings
+        return usage, timings
+
+    def whole(self) -> Timings:
+        """Of the run so far; what no turn has counted is the loop's."""
+        return replace(self._total, wall_s=time.perf_counter() - self.started)
+
+
+def _scaled(timings: Timings, span: float) -> Timings:
+    """A model's phases that took more than the time there was, made to fit."""
+    named = timings.engine_s + timings.reuse_s + timings.render_s + timings.parse_s
+    share = min(span / named, 1.0) if named > 0 else 1.0
+    return Timings(
+        prefill_s=timings.prefill_s * share,
+        sampled_s=timings.sampled_s * share,
+        forced_s=timings.forced_s * share,
+        render_s=timings.render_s * share,
+        reuse_s=timings.reuse_s * share,
+        parse_s=timings.parse_s * share,
+    )
+
+
+def _covered(spans: Iterable[tuple[float, float]]) -> float:
+    """Length of the union of intervals: wall time in which at least one tool ran."""
+    total, until = 0.0, float("-inf")
+    for started, ended in sorted(spans):
+        total += max(ended - max(started, until), 0.0)
+        until = max(until, ended)
+    return total

@@ -1,0 +1,95 @@
+"""One turn of a model, heard to its end. Knows events, no tools."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+
+from kogagent.errors import ModelError
+from kogagent.loop.cleanup import close
+from kogagent.loop.setup import Sink
+from kogagent.types import (
+    AssistantMessage,
+    CallDelta,
+    CallReady,
+    CallStarted,
+    ModelEvent,
+    ObserveDelta,
+    PlanDelta,
+    TextDelta,
+    ToolCall,
+    TurnEnd,
+)
+
+
+async def hear(
+    stream: AsyncIterator[ModelEvent], sink: Sink, on_call: Callable[[ToolCall], None] | None
+) -> tuple[AssistantMessage, TurnEnd]:
+    """Pass every event on, and return the whole turn. Text before a call is its plan.
+
+    on_call is told of each call as soon as it is complete. Raises what the model raises, and ModelError for
+    one that breaks its contract; the stream is closed then.
+    """
+    said = _Said()
+    end: TurnEnd | None = None
+    try:
+        async for event in stream:
+            if end is not None:
+                raise ModelError(f"the model went on after the end of its turn: {event!r}")
+            if isinstance(event, TurnEnd):
+                end = event
+            else:
+                said.add(event)
+                if on_call is not None and isinstance(event, CallReady) and event.call.complete:
+                    on_call(event.call)
+            sink.put(event)
+            if sink.full:
+                await sink.drained()
+    except BaseException:
+        await close(stream)
+        raise
+    if end is None:
+        raise ModelError("the model's stream ended without a TurnEnd: the turn may be cut anywhere")
+    if end.reason == "cancelled":
+        raise ModelError("the model's turn was cancelled, and not by this run. Was the engine closed?")
+    return said.message(end.ids), end
+
+
+class _Said:
+    """What a model has said in a turn so far."""
+
+    def __init__(self) -> None:
+        self._observed: list[str] = []
+        self._plan: list[str] = []
+        self._before: list[str] = []
+        self._after: list[str] = []
+        self._calls: list[ToolCall] = []
+
+    def add(self, event: ModelEvent) -> None:
+        if isinstance(event, TextDelta):  # the most frequent first
+            (self._after if self._calls else self._before).append(event.text)
+        elif isinstance(event, CallDelta | CallStarted):
+            return
+        elif isinstance(event, CallReady):
+            if any(event.call.id == other.id for other in self._calls):
+                raise ModelError(f"the model gave two calls of one turn the id {event.call.id!r}")
+            self._calls.append(event.call)
+        elif isinstance(event, PlanDelta):
+            self._plan.append(event.text)
+        elif isinstance(event, ObserveDelta):
+            self._observed.append(event.text)
+        else:
+            raise ModelError(f"the model yielded {event!r}, which is no ModelEvent")
+
+    def message(self, ids: tuple[int, ...]) -> AssistantMessage:
+        """The turn. Text in front of a call is the plan for it."""
+        observed, plan, text = "".join(self._observed), "".join(self._plan), "".join(self._before)
+        if self._calls:
+            plan, text = plan + text, "".join(self._after)
+        elif plan == text:
+            plan = ""  # a plan that was the answer already
+        return AssistantMessage(text, _lines(observed, plan), tuple(self._calls), ids)
+
+
+def _lines(observed: str, plan: str) -> str:
+    """What was observed and what is planned, a line each."""
+    return f"{observed}\n{plan}" if observed and plan else observed + plan
