@@ -22,6 +22,9 @@ ALLOWED: dict[str, set[str]] = {
     "chat": {"types", "errors", "spec", "tokenizer"},
     "tools": {"types", "errors"},
     "loop": {"types", "errors", "sampling"},
+    "loop": {"types", "errors"},
+    # Ready-made tools are made as a user would make them.
+    "toolkit": {"tools", "types", "errors"},
     "kernels": {"spec", "errors"},
     "engine": {"spec", "errors", "sampling", "types.FinishReason", "gguf_header"},
     "local": {"engine", "chat", "tokenizer", "loop.protocols", "types", "errors", "spec", "sampling"},
