@@ -22,7 +22,6 @@ ALLOWED: dict[str, set[str]] = {
     "chat": {"types", "errors", "spec", "tokenizer"},
     "tools": {"types", "errors"},
     "loop": {"types", "errors", "sampling"},
-    "loop": {"types", "errors"},
     # Ready-made tools are made as a user would make them.
     "toolkit": {"tools", "types", "errors"},
     "kernels": {"spec", "errors"},
