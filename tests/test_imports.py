@@ -30,6 +30,7 @@ ALLOWED: dict[str, set[str]] = {
     # What MCP brings in is a tool like any other; the grammar itself says which schemas it can enforce.
     "mcp": {"tools", "types", "errors", "spec", "engine.grammar"},
     # An endpoint uses the engine as anybody does; of what is below it names sampling parameters alone.
+    "adapters": {"serve", "local", "errors"},
     "serve": {"local", "chat", "loop.protocols", "engine.sampling", "sampling", "types", "errors"},
 }
 # One file that may know more than its package, each with the reason.

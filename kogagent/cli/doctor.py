@@ -30,6 +30,11 @@ _EXTRAS = {
     "nvidia-cuda-nvrtc": ("cuda", "the cuda backend"),
     "starlette": ("server", "kogagent serve"),
     "uvicorn": ("server", "kogagent serve"),
+    "openai": ("openai", "kogagent.serve.client"),
+    "openai-agents": ("openai-agents", "kogagent.adapters.openai_agents_model"),
+    "pydantic-ai-slim": ("pydantic-ai", "kogagent.adapters.pydantic_ai_model"),
+    "httpcore2": ("fetch", "kogagent.toolkit, reading web pages"),
+    "opentelemetry-sdk": ("otel", "spans and metrics of runs"),
     "mcp": ("mcp", "kogagent.mcp and kogagent mcp-serve"),
 }
 """Package: the extra that brings it, and what it is needed for."""

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 from kogagent.errors import MissingExtraError
 
 if TYPE_CHECKING:
+    import openai
     from starlette.applications import Starlette
 
     from kogagent.local import Engine
 
-__all__ = ["app"]
+__all__ = ["app", "client"]
 
 
 def app(
@@ -38,4 +39,27 @@ def app(
         name=engine.spec.name if name is None else name,
         temperature=temperature,
         max_running=max_running,
+    )
+
+
+def client(
+    engine: Engine, *, name: str | None = None, temperature: float = 1.0, max_running: int = 4
+) -> openai.AsyncOpenAI:
+    """OpenAI's client on this engine, in this process: no server, no socket. Close it, or use `async with`.
+
+    For code that wants such a client, and with it for other SDKs (kogagent.adapters). Options as `app` has
+    them, errors too; MissingExtraError without the package openai.
+    """
+    try:
+        import httpx2
+        import openai
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("kogagent.serve.client", error.name or "openai", "openai") from error
+    application = app(engine, name=name, temperature=temperature, max_running=max_running)
+    from kogagent.serve.direct import Direct
+
+    http = httpx2.AsyncClient(transport=Direct(application), timeout=None)
+    # A request to this process is not tried again: what failed once fails again.
+    return openai.AsyncOpenAI(
+        base_url="http://kogagent.local/v1", api_key="unused", http_client=http, max_retries=0
     )
