@@ -61,6 +61,11 @@ class Acting:
         task = asyncio.get_running_loop().create_task(self._outcome(setup, call, context, shown, None))
         self._early[call.id] = task
 
+    @property
+    def has_early(self) -> bool:
+        """Whether something was begun that nobody has asked for yet."""
+        return bool(self._early)
+
     async def drop_early(self) -> None:
         """End what was begun and is not wanted."""
         tasks, self._early = list(self._early.values()), {}
@@ -237,7 +242,8 @@ class _Running:
             elif calls:
                 await self._together(calls)
         finally:
-            await self._acting.drop_early()  # calls beyond what was allowed, or beside one that failed
+            if self._acting.has_early:  # calls beyond what was allowed, or beside one that failed
+                await self._acting.drop_early()
 
     async def _together(self, calls: Iterable[ToolCall]) -> None:
         gate = asyncio.Semaphore(self.setup.limits.parallel_calls)

@@ -8,6 +8,8 @@ from dataclasses import replace
 
 from kogagent.types import Timings, Usage
 
+_NOTHING, _NO_TIME = Usage(), Timings()
+
 
 class Meter:
     """Turns follow each other without a gap: what happens in one is told as it happens, then added up."""
@@ -20,20 +22,21 @@ class Meter:
         self._clear()
 
     def _clear(self) -> None:
-        self._turn_usage = Usage()
-        self._model = Timings()
+        self._turn_usage = _NOTHING
+        self._model = _NO_TIME
         self._reader_s = self._dispatch_s = self._tool_s = self._append_s = 0.0
 
     def spent(self, usage: Usage) -> None:
         """Tokens of this turn, the model's own or those of something it called."""
-        self._turn_usage += usage
+        self._turn_usage = usage if self._turn_usage is _NOTHING else self._turn_usage + usage
         self.usage += usage
 
     def model(self, timings: Timings, span: float, reader: float, *, ahead: bool) -> None:
         """The model's part took `span` seconds, in `reader` of which nobody took its events. ahead: it had
         begun before, beside a tool, and only what was left of it took time here."""
         self._reader_s += reader
-        self._model += _scaled(timings, span) if ahead else timings
+        timings = _scaled(timings, span) if ahead else timings
+        self._model = timings if self._model is _NO_TIME else self._model + timings
 
     def appended(self, seconds: float) -> None:
         """Seconds the history took."""
@@ -52,13 +55,20 @@ class Meter:
         """What this turn cost; the next begins now."""
         now = time.perf_counter()
         usage = self._turn_usage
-        timings = replace(
-            self._model,
-            wall_s=now - self._mark,
-            tool_s=self._tool_s,
-            reader_s=self._reader_s,
-            dispatch_s=self._dispatch_s,
-            append_s=self._append_s,
+        model = self._model
+        timings = Timings(
+            model.prefill_s,
+            model.sampled_s,
+            model.forced_s,
+            model.render_s,
+            self._tool_s,
+            now - self._mark,
+            self._reader_s,
+            model.reuse_s,
+            model.parse_s,
+            model.idle_s,
+            self._dispatch_s,
+            self._append_s,
         ).fitted()
         self._mark = now
         self._clear()

@@ -140,23 +140,28 @@ class Run:
             setup = self._setup
             left = limits.output_retries - self._asked_again
             step = decide(message, reason, setup.check, left, setup.handoffs)
-            if isinstance(step, Finish) and step.reason == "finished" and setup.guardrails.answer:
-                step = await self._judged(step, left)
-            if isinstance(step, Act | HandOff):
+            if isinstance(step, Act):
                 await self._act(step.calls)
-                if isinstance(step, HandOff):
-                    await self._hand_off(step.call)
                 if limits.repeated_calls is not None and self._acting.stale >= 2 * limits.repeated_calls:
                     return self._stopped("repeated_call")
-            elif isinstance(step, AskAgain):
-                self._asked_again += 1
-                self._transcript.post(UserMessage(step.reason))
-                self._sink.put(AskedAgain(step.reason))
-            elif isinstance(step, GiveUp):
+                self._end_turn()
+                continue
+            if isinstance(step, HandOff):
+                await self._act(step.calls)
+                await self._hand_off(step.call)
+                self._end_turn()
+                continue
+            if isinstance(step, Finish) and step.reason == "finished" and setup.guardrails.answer:
+                step = await self._judged(step, left)
+            if isinstance(step, GiveUp):
                 raise ModelError(
                     f"no answer fits the output type after {self._asked_again + 1} attempts: {step.reason} "
                     "Make the type simpler, give room in Limits(turn_tokens=…), or use a stronger model."
                 )
+            if isinstance(step, AskAgain):
+                self._asked_again += 1
+                self._transcript.post(UserMessage(step.reason))
+                self._sink.put(AskedAgain(step.reason))
             self._end_turn()
             if isinstance(step, Finish):
                 return replace(step, reason="max_calls") if self._acting.cut else step
@@ -248,7 +253,8 @@ class Run:
         self._room.learned(end.usage, len(request.messages))
         began = time.perf_counter()
         self._transcript.post(message)
-        await self._transcript.settled()  # safe before anything is done about it
+        if self._transcript.journaled:
+            await self._transcript.settled()  # safe before anything is done about it
         self._meter.appended(time.perf_counter() - began)
         return message, end.reason
 

@@ -25,6 +25,9 @@ from kogagent.types import (
 _CANCELLED = "Cancelled before it finished. It may have had effects; check before calling it again."
 
 
+_PLAIN = frozenset((SystemMessage, UserMessage, AssistantMessage))  # the view takes them as they are
+
+
 class Messages(Sequence[Message]):
     """A history as it stood at one moment, without a copy: the list behind it only ever grows."""
 
@@ -163,6 +166,11 @@ class Transcript:
             self._journal.append(len(self._record), message)
         self._add(message, opened)
 
+    @property
+    def journaled(self) -> bool:
+        """Whether there is a journal, and something to wait for."""
+        return self._journal is not None
+
     async def settled(self) -> None:
         """Wait until the journal has written all that was posted. Raises InputError where it cannot."""
         if self._journal is not None:
@@ -196,8 +204,12 @@ class Transcript:
                     f"message {len(self)} is the result of call {message.result.call_id!r}, "
                     "which no open call of the last turn has as its id"
                 )
+            if len(self._open) == 1 and message.result.call_id in self._open:
+                return {}
             return {i: call for i, call in self._open.items() if i != message.result.call_id}
-        if not isinstance(message, SystemMessage | UserMessage | AssistantMessage | SummaryMessage):
+        if type(message) not in _PLAIN and not isinstance(
+            message, SystemMessage | UserMessage | AssistantMessage | SummaryMessage
+        ):
             raise InputError(
                 f"message {len(self)} is {message!r}, which is no message. See kogagent.Message."
             )
@@ -231,6 +243,9 @@ class Transcript:
     def _add(self, message: Message, opened: dict[str, ToolCall]) -> None:
         shared = self._view is self._record
         self._record.append(message)
+        if shared and not self._awaiting and type(message) in _PLAIN:
+            self._open = opened
+            return
         if isinstance(message, SummaryMessage):
             view = self._record[:-1] if shared else self._view
             kept = view[len(view) - message.kept :]

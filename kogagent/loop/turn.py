@@ -20,6 +20,8 @@ from kogagent.types import (
     TurnEnd,
 )
 
+_UNHEARD = frozenset((CallDelta, CallStarted))  # what they say is in CallReady
+
 
 async def hear(
     stream: AsyncIterator[ModelEvent], sink: Sink, on_call: Callable[[ToolCall], None] | None
@@ -67,7 +69,7 @@ class _Said:
     def add(self, event: ModelEvent) -> None:
         if isinstance(event, TextDelta):  # the most frequent first
             (self._after if self._calls else self._before).append(event.text)
-        elif isinstance(event, CallDelta | CallStarted):
+        elif type(event) in _UNHEARD:
             return
         elif isinstance(event, CallReady):
             if any(event.call.id == other.id for other in self._calls):

@@ -24,9 +24,10 @@ class Returned:
 
 def returned(value: Any, limit: int) -> Returned:
     """What a tool gave back: a File, a list of texts and Files, or anything else that `to_text` takes."""
-    if isinstance(value, File):
+    kind = type(value)
+    if kind is File:
         return Returned(clean(shorten(_told(value, limit), limit)), (value,))
-    if isinstance(value, list | tuple) and any(isinstance(one, File) for one in value):
+    if (kind is list or kind is tuple) and File in map(type, value):
         return _mixed(value, limit)
     return Returned(to_text(value, limit))
 
