@@ -228,8 +228,8 @@ async def test_going_on_gives_the_very_ids_that_rendering_everything_gives(
         history: list[Message] = list(ASK)
         for _ in range(4):
             events = await one.turn(history, plan_tokens=plan_tokens)
-            assert one.model._past is not None
-            assert list(one.model._past.prompt) == one.engine.chat.render(history, TOOLS)
+            assert one.model.past is not None
+            assert list(one.model.past.prompt) == one.engine.chat.render(history, TOOLS)
             history.append(said(events))
             calls = calls_of(events)
             history += [result_of(c) for c in calls] if calls else [UserMessage("And now?")]

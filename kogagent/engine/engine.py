@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from types import TracebackType
 
@@ -17,13 +18,19 @@ class EngineCore:
     """A loaded model, the thread that owns it, and the caches of past sessions.
 
     make_backend runs on that thread; what it raises is raised here. kept_caches bounds the memory that closed
-    sessions leave behind for prefix reuse.
+    sessions leave behind for prefix reuse. clock: seconds, by which sessions share the device.
     """
 
-    def __init__(self, make_backend: Callable[[], Backend], *, kept_caches: int = 2) -> None:
+    def __init__(
+        self,
+        make_backend: Callable[[], Backend],
+        *,
+        kept_caches: int = 2,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
         if kept_caches < 0:
             raise InputError(f"kept_caches={kept_caches!r}: must be >= 0")
-        self._worker = Worker()
+        self._worker = Worker(clock=clock)
         try:
             self._backend = self._worker.call_blocking(make_backend)
         except BaseException:
@@ -61,11 +68,11 @@ class EngineCore:
         """Raise EngineClosedError when closed, saying by what."""
         self._worker.check_open()
 
-    def session(self, context: int | None = None, *, reuse: bool = True) -> Session:
+    def session(self, context: int | None = None, *, reuse: bool = True, priority: int = 0) -> Session:
         """A new conversation with room for `context` ids, by default all of the model's context.
 
-        reuse: take over the cache of a closed session that starts alike, and leave one behind. Takes no
-        memory before its first stream. Raises InputError for a context the model has not.
+        reuse: take over the cache of a closed session that starts alike, and leave one behind. priority: see
+        Session. Takes no memory before its first stream. Raises InputError for a context the model has not.
         """
         self._worker.check_open()
         most = self.spec.context
@@ -73,8 +80,9 @@ class EngineCore:
             context = most
         if type(context) is not int or not 1 <= context <= most:
             raise InputError(f"context={context!r}: must be an integer in 1 .. {most}, the model's context")
-        shelf = self._shelf if reuse else Shelf(self._backend, 0)
-        return Session(self._worker, self._backend, shelf, self._meter, context)
+        return Session(
+            self._worker, self._backend, self._shelf, self._meter, context, reuse=reuse, priority=priority
+        )
 
     def close(self) -> None:
         """Stop what runs at its next token border and give the device back. Idempotent; blocks

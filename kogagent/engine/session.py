@@ -13,13 +13,14 @@ import time
 import warnings
 import weakref
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import TracebackType
 
 from kogagent.engine.backend import KV, Backend, Decode, DecodePlan, Emitted, TokenMatcher
 from kogagent.engine.kv import Shelf, common_prefix
 from kogagent.engine.sampling import SamplingParams
+from kogagent.engine.turns import Account
 from kogagent.engine.worker import Segment, Steps, Worker
 from kogagent.errors import ContextError, EngineClosedError, InputError
 from kogagent.types import FinishReason
@@ -75,22 +76,34 @@ class Meter:
 class Session:
     """The token history of one conversation and its claim on a cache. Made by `EngineCore.session`.
 
-    Used by one task at a time, from one event loop at a time; while a stream is open everything else is
-    refused with InputError. After close: EngineClosedError.
+    Used by one task at a time, from one event loop at a time; while a stream is open everything but `fork`
+    is refused with InputError. After close: EngineClosedError. priority: each step up doubles the session's
+    share of the device while others want it too; a session and its forks have one share together.
     """
 
     def __init__(
-        self, worker: Worker, backend: Backend, shelf: Shelf, engine_meter: Meter, capacity: int
+        self,
+        worker: Worker,
+        backend: Backend,
+        shelf: Shelf,
+        engine_meter: Meter,
+        capacity: int,
+        *,
+        reuse: bool = True,
+        priority: int = 0,
+        account: Account | None = None,
     ) -> None:
+        self._kv: KV | None = None  # the worker's
+        self._closed = False
         self._worker, self._backend, self._shelf = worker, backend, shelf
         self._meters = (Meter(), engine_meter)
+        self._reuse = reuse
+        self._account = Account(priority) if account is None else account
         self._capacity = capacity
         self._ids: list[int] = []
-        self._kv: KV | None = None  # the worker's
         self._true = 0  # whatever the cache holds up to here is the history's; past it nothing is known
         self._stream: weakref.ref[SessionStream] | None = None  # weak, so that a dropped stream can say so
         self._busy = False
-        self._closed = False
 
     # ── the history ──
 
@@ -134,17 +147,45 @@ class Session:
         self._extend(wanted[kept:])
         return kept
 
+    @property
+    def priority(self) -> int:
+        """The session's share of the device, see the class."""
+        return self._account.priority
+
+    @priority.setter
+    def priority(self, priority: int) -> None:
+        self._account.priority = priority
+
     async def fork(self) -> Session:
-        """A second session with the same history and a copy of the cache; each goes its own way."""
-        self._check_idle()
-        child = Session(self._worker, self._backend, self._shelf, self._meters[1], self._capacity)
+        """A second session with the same history and a copy of the cache; each goes its own way.
+
+        May be asked for while a stream is open: the fork then has what was handed over until now.
+        """
+        self._check_open()
+        if self._busy:
+            raise InputError("the session is busy: wait for its pre-filling or its fork first")
+        child = Session(
+            self._worker,
+            self._backend,
+            self._shelf,
+            self._meters[1],
+            self._capacity,
+            reuse=self._reuse,
+            account=self._account,
+        )
         child._ids, child._true = list(self._ids), self._true
+        stream = self._open_stream()
+        started = None if stream is None else stream._started
 
         def copy() -> None:
-            if self._kv is not None:
-                child._kv = self._kv.fork()
+            if self._kv is None:
+                return
+            child._kv = self._shelf.lend(self._kv.fork())
+            if started is not None:
+                # A job that began has made the cache follow the ids; one that waits has not touched it.
+                child._true = len(child._ids) if started.began else started.true
 
-        self._busy = True
+        self._busy = stream is None
         try:
             await self._worker.call(copy)
         except BaseException:
@@ -162,7 +203,7 @@ class Session:
         started = _Start(self._ids, self._claim())
         self._busy = True
         try:
-            await self._worker.call_in_steps(self._fill(started, keep=1))
+            await self._worker.call_in_steps(self._fill(started, keep=1), self._account)
         finally:
             self._busy = False
             self._settle(started)
@@ -232,7 +273,11 @@ class Session:
     def _give_back(self) -> None:
         kv, self._kv = self._kv, None
         if kv is not None:
-            self._shelf.put(kv, self._ids[: min(self._true, kv.length)])
+            self._shelf.put(kv, self._held(kv))
+
+    def _held(self, kv: KV) -> list[int]:
+        """What the shelf may keep of a cache."""
+        return self._ids[: min(self._true, kv.length)] if self._reuse else []
 
     async def __aenter__(self) -> Session:
         return self
@@ -245,16 +290,18 @@ class Session:
     def __del__(self) -> None:
         # Forgotten, not closed: jobs hold their session, so none is left that uses its cache.
         if not self._closed and self._kv is not None:
-            held = self._ids[: min(self._true, self._kv.length)]
             with contextlib.suppress(EngineClosedError, InputError):
-                self._worker.post(partial(self._shelf.put, self._kv, held))
+                self._worker.post(partial(self._shelf.put, self._kv, self._held(self._kv)))
 
     # ── inside ──
 
-    def _check_idle(self) -> None:
+    def _check_open(self) -> None:
         if self._closed:
             raise EngineClosedError("the session is closed. Open a new one.")
         self._worker.check_open()
+
+    def _check_idle(self) -> None:
+        self._check_open()
         if self._busy or self._open_stream() is not None:
             raise InputError("the session is busy: finish or close its stream first")
 
@@ -305,7 +352,7 @@ class Session:
         ids = started.ids
         begun = time.perf_counter()
         if self._kv is None:
-            self._kv = self._shelf.take(ids[:-1], self._capacity)
+            self._kv = self._shelf.take(ids[:-1], self._capacity, reuse=self._reuse)
         kv = self._kv
         kv.rewind(min(started.true, kv.length, len(ids) - 1))
         started.began = True
@@ -323,7 +370,26 @@ class Session:
     def _begin(self, plan: DecodePlan, started: _Start) -> Steps[Decode]:
         """On the worker: all up to a running Decode, which runs the last chunk of the prompt itself."""
         kv = yield from self._fill(started, keep=PREFILL_CHUNK)
+        if plan.matcher is not None:
+            plan = replace(plan, matcher=plan.matcher.fork())  # the first stays where it is, for `_go_on`
         return self._backend.decode(kv, started.ids[kv.length :], plan)
+
+    def _go_on(self, plan: DecodePlan, started: _Start, emitted: Sequence[Emitted]) -> Decode:
+        """On the worker: a segment that gave the device up after these ids, taken up again. What it emits is
+        what it would have emitted then: the draw of an id depends on its place alone."""
+        assert self._kv is not None
+        ids = [*started.ids, *(one.id for one in emitted)]
+        matcher = None if plan.matcher is None else plan.matcher.fork()
+        if matcher is not None:
+            for one in emitted:
+                matcher.advance(one.id)
+        rest = replace(
+            plan,
+            max_tokens=plan.max_tokens - len(emitted),
+            history=tuple(ids) if plan.history else (),
+            matcher=matcher,
+        )
+        return self._backend.decode(self._kv, ids[self._kv.length :], rest)
 
     def _commit(self, batch: Sequence[Emitted]) -> None:
         self._ids += [e.id for e in batch]
@@ -402,7 +468,11 @@ class SessionStream:
             session = self._session
             session._worker.check_open()
             self._started = _Start(session._ids, session._claim())
-            self._segment = session._worker.segment(session._begin(self._plan, self._started))
+            self._segment = session._worker.segment(
+                session._begin(self._plan, self._started),
+                partial(session._go_on, self._plan, self._started),
+                session._account,
+            )
         try:
             batch = await self._segment.next_batch()
         except BaseException:

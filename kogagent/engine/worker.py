@@ -1,8 +1,10 @@
 """The one thread that owns the device. Knows jobs, segments and event loops; no tokens, no sessions.
 
-Every call into a backend is a job of this thread. Jobs take turns, first come first served, one step at a
-time; a segment that holds the device (`Decode.resident`) keeps its turn until it ends. The event loop never
-waits for the device: a consumer awaits a future, and is woken once for all that has arrived since it looked.
+Every call into a backend is a job of this thread. Jobs take turns, fairly by the time they use
+(engine/turns.py), one step at a time; a segment that holds the device (`Decode.resident`) keeps its turn
+until it ends or has had enough: then it is stopped at a token border and taken up again in its next turn.
+The event loop never waits for the device: a consumer awaits a future, and is woken once for all that has
+arrived since it looked.
 
 A DeviceError poisons the worker: its thread ends, and every job, present and future, fails with
 EngineClosedError. Any other error belongs to the job that raised it.
@@ -13,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Generator
@@ -21,12 +24,15 @@ from typing import Generic, Protocol, TypeAlias, TypeVar
 import anyio
 
 from kogagent.engine.backend import Decode, DecodeStats, Emitted
+from kogagent.engine.turns import Account, Turns
 from kogagent.errors import DeviceError, EngineClosedError, InputError
 from kogagent.types import FinishReason
 
 T = TypeVar("T")
 Steps: TypeAlias = Generator[None, None, T]
 """Work in steps, run on the worker's thread; other jobs may run at each `yield`."""
+GoOn: TypeAlias = Callable[[list[Emitted]], Decode]
+"""Takes up a segment that was stopped after these ids; on the worker's thread."""
 
 _WAIT_S = 0.1  # how long one `Decode.wait` may go without a token before the worker looks at its inbox
 _NO_STATS = DecodeStats(0.0, 0.0, 0.0, 0)
@@ -34,6 +40,12 @@ _NO_STATS = DecodeStats(0.0, 0.0, 0.0, 0)
 
 class _Job(Protocol):
     resident: bool
+
+    @property
+    def account(self) -> Account: ...
+
+    def give_way(self) -> None:
+        """Give up the device at the next token border, for a while; it holds it and others wait."""
 
     def step(self) -> bool:
         """Do one step on the worker's thread; True when it was the last."""
@@ -47,9 +59,10 @@ class _Queue:
     """What the thread and its clients share. The thread holds this and no Worker, so that a forgotten engine
     can be collected."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, clock: Callable[[], float]) -> None:
         self.changed = threading.Condition()
         self.limit = limit
+        self.clock = clock
         self.inbox: deque[_Job] = deque()
         self.jobs: set[_Job] = set()  # submitted, not ended
         self.current: _Job | None = None
@@ -99,7 +112,7 @@ class _Queue:
 
 def _serve(queue: _Queue) -> None:
     """The thread: run jobs in turn until closed, then fail what is left."""
-    ready: deque[_Job] = deque()
+    ready: Turns[_Job] = Turns()
     while _serve_one(queue, ready):
         pass
     with queue.changed:
@@ -117,25 +130,45 @@ def _serve(queue: _Queue) -> None:
             queue.failure = queue.failure or error
 
 
-def _serve_one(queue: _Queue, ready: deque[_Job]) -> bool:
+def _serve_one(queue: _Queue, ready: Turns[_Job]) -> bool:
     """Do one step of the next job; False when the queue is closed. Holds no job while it waits."""
     with queue.changed:
         while not (ready or queue.inbox or queue.closing):
             queue.changed.wait()
-        ready.extend(queue.inbox)
-        queue.inbox.clear()
+        _let_in(queue, ready)
         if queue.closing:
             return False
-        job = ready.popleft()
+        job = ready.next()
         if job not in queue.jobs:  # withdrawn
             return True
         queue.current = job
-    ended = _step(queue, job)
+    ended = _charged_step(queue, ready, job)
+    while not ended and job.resident:  # it holds the device: others may only ask it to give way
+        with queue.changed:
+            if queue.closing:
+                break
+            _let_in(queue, ready)
+        if ready.wants(job):
+            job.give_way()
+        ended = _charged_step(queue, ready, job)
     if not ended:
-        (ready.appendleft if job.resident else ready.append)(job)
+        ready.wait(job)
     with queue.changed:
         queue.current = None
     return True
+
+
+def _let_in(queue: _Queue, ready: Turns[_Job]) -> None:
+    for job in queue.inbox:
+        ready.come(job)
+    queue.inbox.clear()
+
+
+def _charged_step(queue: _Queue, ready: Turns[_Job], job: _Job) -> bool:
+    began = queue.clock()
+    ended = _step(queue, job)
+    ready.ran(job, queue.clock() - began)
+    return ended
 
 
 def _step(queue: _Queue, job: _Job) -> bool:
@@ -176,8 +209,9 @@ class _Call(Generic[T]):
 
     resident = False
 
-    def __init__(self, steps: Steps[T]) -> None:
+    def __init__(self, steps: Steps[T], account: Account) -> None:
         self._steps = steps
+        self.account = account
         self._loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[None] = self._loop.create_future()
         self._stopping = False
@@ -202,6 +236,9 @@ class _Call(Generic[T]):
         """End at the next step border, without a result."""
         self._stopping = True
 
+    def give_way(self) -> None:
+        """It holds nothing."""
+
     def result(self) -> T:
         if self._error is not None:
             raise self._error
@@ -215,6 +252,7 @@ class _BlockingCall(Generic[T]):
 
     def __init__(self, function: Callable[[], T]) -> None:
         self._function = function
+        self.account = Account()
         self._ended = threading.Event()
         self._result: list[T] = []
         self._error: BaseException | None = None
@@ -230,6 +268,9 @@ class _BlockingCall(Generic[T]):
 
     def stop(self) -> None:
         """It is one step, and ends with it."""
+
+    def give_way(self) -> None:
+        """It holds nothing."""
 
     def result(self) -> T:
         self._ended.wait()
@@ -252,14 +293,22 @@ def _wake(loop: asyncio.AbstractEventLoop, future: asyncio.Future[None]) -> None
 class Segment:
     """A decode segment as its one consumer sees it, from the event loop it was made in.
 
-    `start` runs on the worker's thread: any preparation in steps, then the Decode.
+    `start` runs on the worker's thread: any preparation in steps, then the Decode. go_on: makes the Decode
+    anew after the segment has given way; without it, it never does.
     """
 
     resident = False
 
-    def __init__(self, queue: _Queue, start: Steps[Decode]) -> None:
+    def __init__(
+        self, queue: _Queue, start: Steps[Decode], go_on: GoOn | None = None, account: Account | None = None
+    ) -> None:
         self._queue = queue
+        self.account = Account() if account is None else account
         self._start: Steps[Decode] | None = start
+        self._go_on = go_on
+        self._gave_way = False  # the Decode was stopped for others, not for good
+        self._emitted: list[Emitted] = []  # of a resident segment, all so far
+        self._spent = _NO_STATS  # by Decodes that gave way
         self._decode: Decode | None = None
         self._loop = asyncio.get_running_loop()
         self._lock = threading.Lock()  # guards what follows: written by the worker, read by the loop
@@ -279,9 +328,30 @@ class Segment:
         self._decode.wait(_WAIT_S)
         reason = self._decode.reason
         batch = self._decode.drain_nowait()
+        if self.resident and self._go_on is not None:
+            self._emitted += batch
+        if reason == "cancelled" and self._gave_way:
+            reason = self._let_go()
         if batch or reason is not None:
             self._post(batch, reason, None)
         return reason is not None
+
+    def give_way(self) -> None:
+        if self._go_on is not None and self._decode is not None:
+            self._gave_way = True
+            self._decode.stop()
+
+    def _let_go(self) -> FinishReason | None:
+        """The Decode has ended for the sake of others: another goes on in the next turn."""
+        with self._lock:
+            self._gave_way = False
+            if self._stopping:
+                return "cancelled"
+            assert self._decode is not None and self._go_on is not None
+            self._spent = _sum(self._spent, self._decode.stats)
+            self._decode, self.resident = None, False
+            self._start = _again(self._go_on, self._emitted)
+        return None
 
     def _prepare(self) -> bool:
         if self._stopping:
@@ -367,14 +437,32 @@ class Segment:
 
     @property
     def stats(self) -> DecodeStats:
-        return _NO_STATS if self._decode is None else self._decode.stats
+        return self._spent if self._decode is None else _sum(self._spent, self._decode.stats)
+
+
+def _again(go_on: GoOn, emitted: list[Emitted]) -> Steps[Decode]:
+    return go_on(emitted)
+    yield
+
+
+def _sum(a: DecodeStats, b: DecodeStats) -> DecodeStats:
+    return DecodeStats(
+        a.prefill_s + b.prefill_s, a.sampled_s + b.sampled_s, a.forced_s + b.forced_s, a.steps + b.steps
+    )
 
 
 class Worker:
-    """The thread and its queue. `inbox` bounds the jobs that may wait: more are refused with InputError."""
+    """The thread and its queue. `inbox` bounds the jobs that may wait: more are refused with InputError.
+    clock: seconds, by which jobs are charged."""
 
-    def __init__(self, *, name: str = "kogagent-engine", inbox: int = 1024) -> None:
-        self._queue = _Queue(inbox)
+    def __init__(
+        self,
+        *,
+        name: str = "kogagent-engine",
+        inbox: int = 1024,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._queue = _Queue(inbox, clock)
         self._thread = threading.Thread(target=_serve, args=(self._queue,), name=name, daemon=True)
         self._thread.start()
         # Also runs at interpreter exit, so that no device call is cut off in the middle.
@@ -402,9 +490,9 @@ class Worker:
 
         return await self.call_in_steps(steps())
 
-    async def call_in_steps(self, steps: Steps[T]) -> T:
+    async def call_in_steps(self, steps: Steps[T], account: Account | None = None) -> T:
         """Run work in steps on the thread. Cancelled, it ends at the next step border, then re-raises."""
-        job = _Call(steps)
+        job = _Call(steps, Account() if account is None else account)
         self._queue.submit(job)
         try:
             await asyncio.wait([job.ended])
@@ -425,9 +513,11 @@ class Worker:
         """Have the thread run a function in its turn; nobody waits, an error it raises is lost."""
         self._queue.submit(_BlockingCall(function))
 
-    def segment(self, start: Steps[Decode]) -> Segment:
+    def segment(
+        self, start: Steps[Decode], go_on: GoOn | None = None, account: Account | None = None
+    ) -> Segment:
         """Queue a decode segment; returns at once."""
-        return Segment(self._queue, start)
+        return Segment(self._queue, start, go_on, account)
 
     def close(self) -> None:
         """End the current step, fail all other jobs with EngineClosedError, end the thread. Idempotent;

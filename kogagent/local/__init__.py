@@ -1,9 +1,10 @@
 """Where everything meets: the public engine in text, and the loop's model made of it."""
 
 from kogagent.local.engine import Engine
-from kogagent.local.model import LocalModel, ModelTurn
+from kogagent.local.model import LocalModel
 from kogagent.local.stream import Choices, Ebnf, Regex, TextSession, TokenStream
 from kogagent.local.tokens import Token
+from kogagent.local.turn import ModelTurn
 
 __all__ = [
     "Choices",

@@ -89,6 +89,8 @@ class _Said:
             plan, text = plan + text, "".join(self._after)
         elif plan == text:
             plan = ""  # a plan that was the answer already
+        elif observed == text and not plan:
+            observed = ""  # likewise
         return AssistantMessage(text, _lines(observed, plan), tuple(self._calls), ids)
 
 

@@ -7,10 +7,13 @@ import gc
 import threading
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
+from itertools import count
+from typing import Any
 
 import numpy as np
 import pytest
 
+from kogagent.engine.backend import KV, Decode, DecodePlan
 from kogagent.engine.engine import EngineCore
 from kogagent.engine.kv import Shelf, common_prefix
 from kogagent.engine.sampling import SamplingParams
@@ -160,6 +163,145 @@ async def test_a_fork_after_a_rewind_does_not_bring_the_old_ids_back(rig: Rig, p
     session.append([1, 1, 1])
     fork = await session.fork()
     assert await generate(fork, 3) == rig.backend.greedy([*prompt[:5], 1, 1, 1], 3)
+
+
+async def test_a_fork_of_a_session_that_streams_has_what_was_handed_over(
+    prompt: list[int], rng: np.random.Generator
+) -> None:
+    passes = int(rng.integers(1, 6))
+    brake = Brake(passes)
+    backend = ToyBackend(on_pass=brake)
+    async with EngineCore(lambda: backend) as core:
+        session = core.session()
+        session.append(prompt)
+        stream = session.stream(max_tokens=12)
+        given = [e.id for e in await anext(stream)]
+        asyncio.get_running_loop().call_soon(brake.release)
+        fork = await session.fork()  # a job between two steps of the stream
+        assert fork.ids == (*prompt, *given)
+        rest = await take(stream)
+        assert [*given, *rest] == backend.greedy(prompt, 12), "the fork disturbed the stream"
+        fork.append([3])
+        assert await generate(fork, 4) == backend.greedy([*prompt, *given, 3], 4)
+        assert fork.counters.reused >= len(prompt) + len(given) - 1
+
+
+async def test_a_fork_of_a_stream_that_waits_for_its_turn_does_not_bring_old_ids_back(
+    prompt: list[int],
+) -> None:
+    brake = Brake(100)
+    backend = ToyBackend(on_pass=brake)
+    async with EngineCore(lambda: backend) as core:
+        session = core.session()
+        session.append(prompt)
+        await generate(session, 6)
+        session.rewind(4)
+        session.append([1, 1])
+        ids = session.ids
+        held = threading.Event()
+        blocking = asyncio.ensure_future(core._worker.call(lambda: held.wait(20)))
+        await asyncio.sleep(0)
+        stream = session.stream(max_tokens=3)
+        first = asyncio.ensure_future(anext(stream))
+        forking = asyncio.ensure_future(session.fork())
+        await asyncio.sleep(0)
+        held.set()
+        fork = await forking
+        assert fork.ids == ids
+        assert await generate(fork, 3) == backend.greedy(ids, 3)
+        await blocking
+        await first
+        await stream.aclose()
+
+
+class Resident(ToyBackend):
+    """Holds the device until a segment ends, as a resident kernel does."""
+
+    decodes = 0
+
+    def decode(self, kv: KV, ids: Sequence[int], plan: DecodePlan) -> Decode:
+        self.decodes += 1
+        return _Held(super().decode(kv, ids, plan))
+
+
+class _Held:
+    resident = True
+
+    def __init__(self, decode: Decode) -> None:
+        self._decode = decode
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._decode, name)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.3])
+async def test_a_resident_segment_gives_way_and_says_the_same_as_alone(
+    prompt: list[int], temperature: float
+) -> None:
+    sampling = SamplingParams(temperature=temperature, seed=11, repetition_penalty=1.2)
+    legal = frozenset(range(0, V, 2))
+    steps = [legal, frozenset([4]), frozenset([6]), *[legal] * 20]
+
+    async def run(core: EngineCore, start: int) -> list[int]:
+        session = core.session()
+        session.append([*prompt, start])
+        matcher = StepMatcher(steps, V)
+        stream = session.stream(sampling=sampling, matcher=matcher, max_tokens=20)
+        out = await take(stream)
+        assert stream.counters.steps > 0 and session.counters.forced == 2
+        await session.aclose()
+        return out
+
+    async with EngineCore(lambda: Resident(LONG)) as alone:
+        expected = [await run(alone, start) for start in range(3)]
+    backend = Resident(LONG)
+    core = EngineCore(lambda: backend, clock=count().__next__)  # a step is more than a slice
+    async with core:
+        assert await asyncio.gather(*(run(core, start) for start in range(3))) == expected
+    assert backend.decodes > 2 * 3, "nobody gave way"
+
+
+async def test_sessions_share_the_device_by_their_priority(prompt: list[int]) -> None:
+    order: list[int] = []
+    gate = threading.Event()
+
+    def held(rows: Sequence[int]) -> None:
+        gate.wait(20)
+
+    backend = ToyBackend(LONG, on_pass=held)
+    core = EngineCore(lambda: backend, clock=count().__next__)
+    async with core:
+
+        async def run(name: int, priority: int) -> None:
+            session = core.session(priority=priority)
+            session.append(prompt)
+            async for batch in session.stream(max_tokens=60):
+                order.extend([name] * len(batch))
+            await session.aclose()
+
+        runs = [asyncio.ensure_future(run(name, name)) for name in (0, 2)]
+        await asyncio.sleep(0)
+        gate.set()
+        await asyncio.gather(*runs)
+        early = order[:60]
+        assert early.count(2) > 2 * early.count(0) > 0, "four times the share, and nobody starves"
+        for wrong in (9, -9, 1.0, True):
+            with pytest.raises(InputError, match="priority="):
+                core.session(priority=wrong)  # type: ignore[arg-type]
+
+
+async def test_closing_the_engine_gives_back_the_cache_of_a_session_still_open(prompt: list[int]) -> None:
+    backend = ToyBackend()
+    core = EngineCore(lambda: backend)
+    session, unshared = core.session(), core.session(reuse=False)
+    for one in (session, unshared):
+        one.append(prompt)
+        await generate(one, 2)
+    fork = await session.fork()
+    await core.aclose()
+    assert len(backend.opened) == 2 and all(kv.closed for kv in backend.opened)
+    assert fork._kv is not None and getattr(fork._kv, "closed", False)
+    await session.aclose()
 
 
 async def test_leaving_early_commits_exactly_what_was_handed_over(prompt: list[int]) -> None:
@@ -357,8 +499,6 @@ async def test_a_busy_session_refuses_everything_else(rig: Rig, prompt: list[int
             with pytest.raises(InputError, match="busy"):
                 attempt()
         with pytest.raises(InputError, match="busy"):
-            await session.fork()
-        with pytest.raises(InputError, match="busy"):
             await session.prefill()
     session.rewind(0)
 
@@ -533,7 +673,7 @@ def test_the_shelf_prefers_the_longest_prefix_then_the_newest_and_forgets_the_ol
     assert shelf.take([6, 7, 8], 30).length == 0, "a cache of another capacity"
     assert shelf.take([6, 7, 8], 20).length == 2
     shelf.clear()
-    assert sum(kv.closed for kv in backend.opened) == 2
+    assert all(kv.closed for kv in backend.opened), "those in use too"
     Shelf(backend, 0).put(kv := backend.open_kv(5), [1])
     assert kv.closed
 
