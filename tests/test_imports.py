@@ -24,6 +24,8 @@ ALLOWED: dict[str, set[str]] = {
     "loop": {"types", "errors", "sampling"},
     # Ready-made tools are made as a user would make them.
     "toolkit": {"tools", "types", "errors"},
+    # What watches runs knows what they tell, not how they go.
+    "observe": {"loop.observers", "loop.notation", "loop.transcript", "types", "errors"},
     "kernels": {"spec", "errors"},
     "engine": {"spec", "errors", "sampling", "types.FinishReason", "gguf_header"},
     "local": {"engine", "chat", "tokenizer", "loop.protocols", "types", "errors", "spec", "sampling"},

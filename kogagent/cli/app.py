@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -92,6 +93,20 @@ def run(
             json=json,
         )
     )
+
+
+@app.command()
+def report(
+    file: Annotated[
+        Path, typer.Argument(help="What `run --json` wrote, a RunTrace, or messages as JSON or JSON lines.")
+    ],
+    output: Annotated[Path | None, typer.Option(help="The page; beside the file by default.")] = None,
+    title: Annotated[str, typer.Option(help="Its heading.")] = "",
+) -> None:
+    """Make an HTML page of a run: timeline, tokens, calls. It opens offline."""
+    from kogagent.cli import commands
+
+    raise typer.Exit(commands.report(file, output, title))
 
 
 @app.command()

@@ -6,6 +6,7 @@ import asyncio
 import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kogagent.cli import loading
@@ -97,6 +98,28 @@ def chat(
     return _guarded(work, json=json)
 
 
+def report(file: Path, output: Path | None, title: str) -> int:
+    """Write the page of a run."""
+    from kogagent.cli import live
+    from kogagent.observe.report import html_report, read_run
+
+    target = file.with_suffix(".html") if output is None else output
+    try:
+        page = html_report(read_run(file.read_text(encoding="utf-8")), title=title)
+        target.write_text(page, encoding="utf-8")
+    except UnicodeDecodeError as error:
+        live.report(InputError(f"{file} is not UTF-8 text: {error}. Pass JSON lines or a JSON array."))
+        return BAD_INPUT
+    except OSError as error:
+        live.report(InputError(f"{error.filename}: {error.strerror}"))
+        return BAD_INPUT
+    except InputError as error:
+        live.report(InputError(f"{file}: {error}"))
+        return BAD_INPUT
+    print(target)  # noqa: T201
+    return DONE
+
+
 async def _talk(agent: Agent, view: View, name: str) -> int:
     """Answer line after line. A line that cannot be answered is told and forgotten: the conversation goes on
     without it. From a pipe, the exit code is that of the first such line."""
@@ -158,6 +181,10 @@ class _Sampled:
     engine: Engine
     sampling: SamplingParams
 
+    @property
+    def name(self) -> str:
+        return self.engine.name
+
     def as_model(self) -> Model:
         return self.engine.model(sampling=self.sampling)
 
@@ -176,6 +203,8 @@ def _guarded(work: Callable[[View], Coroutine[Any, Any, int]], *, json: bool) ->
         return _code(error)
     except KeyboardInterrupt:
         return INTERRUPTED
+    finally:
+        view.close()
 
 
 def _code(error: KogagentError) -> int:

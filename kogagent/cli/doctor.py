@@ -36,6 +36,8 @@ _EXTRAS = {
     "httpcore2": ("fetch", "kogagent.toolkit, reading web pages"),
     "opentelemetry-sdk": ("otel", "spans and metrics of runs"),
     "mcp": ("mcp", "kogagent.mcp and kogagent mcp-serve"),
+    "httpcore2": ("fetch", "kogagent.toolkit.fetch_tools"),
+    "opentelemetry-sdk": ("otel", "kogagent.observe.OpenTelemetry"),
 }
 """Package: the extra that brings it, and what it is needed for."""
 _DISTRIBUTIONS = {"cupy": ("cupy-cuda13x", "cupy-cuda12x", "cupy")}

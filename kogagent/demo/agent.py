@@ -42,6 +42,10 @@ class _NameFirst:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
+    @property
+    def name(self) -> str:
+        return self._engine.name
+
     def as_model(self) -> Model:
         return self._engine.model(call_format=NAME_FIRST)
 

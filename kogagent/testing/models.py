@@ -23,6 +23,7 @@ from kogagent.types import (
     ToolCall,
     TurnEnd,
     Usage,
+    Written,
 )
 
 
@@ -37,6 +38,7 @@ class ScriptedTurn:
     usage: Usage = field(default_factory=Usage)
     timings: Timings = field(default_factory=Timings)
     error: BaseException | None = None
+    written: tuple[Written, ...] = ()
 
 
 Turn: TypeAlias = "str | ToolCall | ScriptedTurn | Sequence[str | ToolCall]"
@@ -86,7 +88,7 @@ def turn_events(turn: ScriptedTurn, first_id: int, delta: int = 0) -> Iterator[M
         yield CallReady(one)
     if turn.error is not None:
         raise turn.error
-    yield TurnEnd(turn.reason, turn.usage, turn.timings)
+    yield TurnEnd(turn.reason, turn.usage, turn.timings, turn.written)
 
 
 class _Playing:

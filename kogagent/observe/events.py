@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any, assert_never
 
-from kogagent.cli.phases import phases
+from kogagent.observe.phases import phases
 from kogagent.types import (
     AgentEvent,
     AskedAgain,
@@ -27,11 +27,12 @@ from kogagent.types import (
     TurnFinished,
     TurnRetried,
     TurnStarted,
+    Written,
 )
 
 
 def as_json(event: AgentEvent) -> dict[str, Any]:
-    """`event` names the kind; the other keys are its fields as plain values."""
+    """`event` names the kind; the other keys are its fields as plain values. When it was is `event.at`."""
     match event:
         case ObserveDelta(text):
             return {"event": "observe_delta", "text": text}
@@ -85,14 +86,14 @@ def as_json(event: AgentEvent) -> dict[str, Any]:
                 "usage": asdict(event.usage),
             }
         case Nested(call_id, inner):
-            return {"event": "nested", "call_id": call_id, "inner": as_json(inner)}
+            return {"event": "nested", "call_id": call_id, "inner": as_json(inner)}  # at the same time
         case TurnEnd(reason, usage, timings, written):
             return {
                 "event": "turn_end",
                 "reason": reason,
                 "usage": asdict(usage),
                 "timings": asdict(timings),
-                "written": [asdict(token) for token in written],
+                "written": [[token.text, _kind(token)] for token in written],
             }
         case RunFinished(result):
             return {
@@ -114,6 +115,10 @@ def as_json(event: AgentEvent) -> dict[str, Any]:
             }
         case _:
             assert_never(event)
+
+
+def _kind(token: Written) -> str:
+    return "special" if token.special else "forced" if token.forced else "sampled"
 
 
 def _call(call: ToolCall) -> dict[str, Any]:
