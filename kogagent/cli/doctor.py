@@ -33,8 +33,6 @@ _EXTRAS = {
     "openai": ("openai", "kogagent.serve.client"),
     "openai-agents": ("openai-agents", "kogagent.adapters.openai_agents_model"),
     "pydantic-ai-slim": ("pydantic-ai", "kogagent.adapters.pydantic_ai_model"),
-    "httpcore2": ("fetch", "kogagent.toolkit, reading web pages"),
-    "opentelemetry-sdk": ("otel", "spans and metrics of runs"),
     "mcp": ("mcp", "kogagent.mcp and kogagent mcp-serve"),
     "httpcore2": ("fetch", "kogagent.toolkit.fetch_tools"),
     "opentelemetry-sdk": ("otel", "kogagent.observe.OpenTelemetry"),
