@@ -21,6 +21,9 @@ from kogagent.engine.sampling import SamplingParams
 from kogagent.spec import ModelSpec
 from kogagent.types import FinishReason
 
+HOST_PREFILL_CHUNK = 256
+"""`Backend.prefill_chunk` of the backends that compute on the host."""
+
 
 class TokenMatcher(Protocol):
     """One walk through a grammar. Not shared between sequences."""
@@ -161,6 +164,11 @@ class Backend(Protocol):
     @property
     def name(self) -> str:
         """Its name in `engine.backends`: "cuda", "native", "torch" or "reference"."""
+
+    @property
+    def prefill_chunk(self) -> int:
+        """Ids of one `prefill` at most, for whoever cuts a long one: other sessions get their turn, and a
+        cancelled one ends, at its border."""
 
     def open_kv(self, capacity: int) -> KV:
         """Room for `capacity` ids (1 .. spec.context)."""

@@ -25,9 +25,6 @@ from kogagent.engine.worker import Segment, Steps, Worker
 from kogagent.errors import ContextError, EngineClosedError, InputError
 from kogagent.types import FinishReason
 
-PREFILL_CHUNK = 256
-"""Ids one step of pre-fill runs: other sessions get their turn, and a cancelled one ends, at its border."""
-
 
 @dataclass(frozen=True, slots=True)
 class Counters:
@@ -360,7 +357,7 @@ class Session:
         started.reused = kv.length
         started.pending = len(ids) - kv.length
         while len(ids) - kv.length > keep:
-            end = min(kv.length + PREFILL_CHUNK, len(ids) - keep)
+            end = min(kv.length + self._backend.prefill_chunk, len(ids) - keep)
             begun = time.perf_counter()
             self._backend.prefill(kv, ids[kv.length : end])
             started.seconds += time.perf_counter() - begun
@@ -369,7 +366,7 @@ class Session:
 
     def _begin(self, plan: DecodePlan, started: _Start) -> Steps[Decode]:
         """On the worker: all up to a running Decode, which runs the last chunk of the prompt itself."""
-        kv = yield from self._fill(started, keep=PREFILL_CHUNK)
+        kv = yield from self._fill(started, keep=self._backend.prefill_chunk)
         if plan.matcher is not None:
             plan = replace(plan, matcher=plan.matcher.fork())  # the first stays where it is, for `_go_on`
         return self._backend.decode(kv, started.ids[kv.length :], plan)

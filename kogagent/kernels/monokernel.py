@@ -128,7 +128,7 @@ class Monokernel:
             .to(device)
             .contiguous(),
             "embed": tensors["embed"].half().contiguous(),
-            "rope": _rope(spec).to(device),
+            "rope": rope_table(spec).to(device),
             "steps": torch.from_numpy(steps.view(np.uint8).copy()).to(device),
             "xbuf": words(2, lanes, width, dim // 2),
             "qbuf": words(lanes, width, layout.qkv_rows),
@@ -213,6 +213,11 @@ class Monokernel:
         for i, shape in enumerate(layout.shapes):
             for field in ("tiles", "part_tiles", "parts", "per_stage", "warps"):
                 p["shape"][field][0, i] = getattr(shape, field)
+
+    @property
+    def rope(self) -> torch.Tensor:
+        """`rope_table` of the model, on the device."""
+        return self._tensors["rope"]
 
     @property
     def busy(self) -> bool:
@@ -357,7 +362,8 @@ class Monokernel:
         return out
 
 
-def _rope(spec: ModelSpec) -> torch.Tensor:
+def rope_table(spec: ModelSpec) -> torch.Tensor:
+    """Cosine and sine of every position and pair [context, h/2, 2], FP32."""
     import torch
 
     angles = torch.outer(

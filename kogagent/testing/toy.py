@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from kogagent.engine.backend import KV, Decode, DecodePlan, Emitted
+from kogagent.engine.backend import HOST_PREFILL_CHUNK, KV, Decode, DecodePlan, Emitted
 from kogagent.engine.backends.host import HostDecode, check_pending
 from kogagent.errors import EngineClosedError, InputError, ModelError
 from kogagent.spec import ModelSpec
@@ -70,6 +70,8 @@ class ToyBackend:
     on_pass, when given, is called with the rows of each pass before it runs, on the engine's thread; what it
     raises is the pass's error. `passes` lists the rows of every pass so far, `opened` every cache.
     """
+
+    prefill_chunk = HOST_PREFILL_CHUNK
 
     name = "toy"
 

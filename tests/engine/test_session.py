@@ -17,7 +17,7 @@ from kogagent.engine.backend import KV, Decode, DecodePlan
 from kogagent.engine.engine import EngineCore
 from kogagent.engine.kv import Shelf, common_prefix
 from kogagent.engine.sampling import SamplingParams
-from kogagent.engine.session import PREFILL_CHUNK, Session, SessionStream
+from kogagent.engine.session import Session, SessionStream
 from kogagent.errors import ContextError, DeviceError, EngineClosedError, InputError, ModelError
 from kogagent.testing.toy import TINY, StepMatcher, ToyBackend
 
@@ -394,12 +394,12 @@ async def test_a_long_prompt_is_prefilled_in_chunks_between_which_others_get_the
     rng: np.random.Generator,
 ) -> None:
     rig = Rig(ToyBackend(LONG))
-    ids = [int(i) for i in rng.integers(0, V, 2 * PREFILL_CHUNK + 77)]
+    ids = [int(i) for i in rng.integers(0, V, 2 * ToyBackend.prefill_chunk + 77)]
     session = rig.core.session()
     session.append(ids)
     stream = session.stream(max_tokens=2)
     assert await take(stream) == rig.backend.greedy(ids, 2)
-    assert max(rig.backend.passes) == PREFILL_CHUNK
+    assert max(rig.backend.passes) == ToyBackend.prefill_chunk
     assert sum(rig.backend.passes) == len(ids) + 1
     assert stream.counters.prefilled == len(ids)
     assert stream.counters.steps == 2
@@ -418,7 +418,7 @@ async def test_cancelling_a_long_prefill_ends_at_a_chunk_and_the_session_goes_on
 
     backend = ToyBackend(LONG, on_pass=hold)
     core = EngineCore(lambda: backend)
-    ids = [int(i) for i in rng.integers(0, V, 5 * PREFILL_CHUNK)]
+    ids = [int(i) for i in rng.integers(0, V, 5 * ToyBackend.prefill_chunk)]
     session = core.session()
     session.append(ids)
     task = asyncio.ensure_future(generate(session, 5))

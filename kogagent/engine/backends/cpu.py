@@ -19,7 +19,7 @@ import numpy.typing as npt
 import torch
 import torch.nn.functional as F
 
-from kogagent.engine.backend import KV, Decode, DecodePlan
+from kogagent.engine.backend import HOST_PREFILL_CHUNK, KV, Decode, DecodePlan
 from kogagent.engine.backends.host import HostDecode, check_pending
 from kogagent.engine.backends.reference import check_capacity, check_rewind
 from kogagent.engine.lanes import Step, lane_table
@@ -116,6 +116,8 @@ class CpuBackend:
 
     Raises ConfigError when tensors do not fit the spec or overflow the type.
     """
+
+    prefill_chunk = HOST_PREFILL_CHUNK
 
     def __init__(self, spec: ModelSpec, tensors: Mapping[str, torch.Tensor], dtype: Dtype = "auto") -> None:
         if dtype not in _TORCH_DTYPES:

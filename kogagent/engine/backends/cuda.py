@@ -19,12 +19,13 @@ from kogagent.engine.backend import KV, Decode, DecodePlan, DecodeStats, Emitted
 from kogagent.engine.backends.host import check_pending
 from kogagent.engine.backends.reference import check_capacity, check_rewind
 from kogagent.engine.lanes import lane_table
+from kogagent.engine.sampling import choose
 from kogagent.engine.weights import check_tensors
 from kogagent.errors import ConfigError, EngineClosedError, InputError, ModelError
 from kogagent.kernels.monokernel import Monokernel, Reason, Segment, Token
 from kogagent.kernels.pack import plan as plan_layout
 from kogagent.kernels.params import STEP
-from kogagent.kernels.prefill import Prefill
+from kogagent.kernels.prefill import BUCKETS, Prefill, Wanted
 from kogagent.spec import ModelSpec
 from kogagent.types import FinishReason
 
@@ -108,6 +109,8 @@ class CudaBackend:
     Raises ConfigError when tensors do not fit the spec, the kernel or FP16; InputError for another dtype.
     """
 
+    prefill_chunk = BUCKETS[-1]
+
     def __init__(
         self,
         spec: ModelSpec,
@@ -126,7 +129,7 @@ class CudaBackend:
             spec, card.multi_processor_count, card.shared_memory_per_block_optin, one_stream=one_stream
         )
         self._kernel: Monokernel | None = Monokernel(layout, weights, steps, max_pending=FEED_ROWS)
-        self._prefill = Prefill(spec, weights, steps, one_stream=one_stream)
+        self._prefill = Prefill(layout, weights, steps, self._kernel.rope, capture=True)
 
     @property
     def spec(self) -> ModelSpec:
@@ -152,7 +155,7 @@ class CudaBackend:
 
     def logits(self, kv: KV, ids: Sequence[int]) -> npt.NDArray[np.float32]:
         self.kernel()
-        out = self.append(kv, ids, logits=True)
+        out = self.append(kv, ids, logits="all")
         assert out is not None
         values: npt.NDArray[np.float32] = out.cpu().numpy()
         return values
@@ -166,8 +169,8 @@ class CudaBackend:
             raise EngineClosedError("this backend is closed. Load the engine again.")
         return self._kernel
 
-    def append(self, kv: KV, ids: Sequence[int], *, logits: bool = False) -> torch.Tensor | None:
-        """Prefill: append ids to the cache; their logits [len(ids), V] if asked for."""
+    def append(self, kv: KV, ids: Sequence[int], *, logits: Wanted = "none") -> torch.Tensor | None:
+        """Prefill: append ids to the cache. logits as in `Prefill.run`."""
         own = _own(kv)
         store = own.store
         check_pending(own, ids, self._spec.vocab_size)
@@ -197,6 +200,7 @@ class CudaDecode:
         self._steps = 0
         self._launched = self._first = False
         self._rows = 0  # ids in the cache once the running launch has sampled its first token
+        self._drawn = 0  # tokens of the running launch
         self._began = 0.0
 
     @property
@@ -232,6 +236,9 @@ class CudaDecode:
             if self._stop.is_set():
                 self._reason = "cancelled"
                 return
+            if self._draws_by_prefill():
+                self._first_token()
+                return
             self._launch(self._room, None)
             if self._stop.is_set():
                 self._backend.kernel().stop()
@@ -243,6 +250,38 @@ class CudaDecode:
                 return
             time.sleep(_POLL_S)
 
+    # ── the first token of a long prompt ──
+
+    def _draws_by_prefill(self) -> bool:
+        """Whether pre-fill gives the next token too. Drawing costs the host more than a pass of the kernel;
+        the largest logit it finds at once."""
+        return len(self._pending) > FEED_ROWS and self._plan.sampling.temperature == 0.0
+
+    def _draw_by_prefill(self, mask: npt.NDArray[np.uint32] | None) -> tuple[int, float]:
+        """Pending ids into the cache; the id that follows them, and its logprob."""
+        kv, plan = self._kv, self._plan
+        logits = self._backend.append(kv, self._pending, logits="last")
+        assert logits is not None
+        seen = np.zeros(self._backend.spec.vocab_size, dtype=np.bool_)
+        seen[self._history] = True
+        return choose(logits.cpu().numpy(), plan.sampling, kv.length, seen, mask, plan.legal_ids)
+
+    def _first_token(self) -> None:
+        """The first token of a resident segment, before its launch."""
+        self._began = time.perf_counter()
+        token, logprob = self._draw_by_prefill(None)
+        self._prefill_s += time.perf_counter() - self._began
+        self._steps += 1
+        self._pending, self._history = [token], [*self._history, token]
+        self._out.append(Emitted(token, logprob, False))
+        self._room -= 1
+        if token in self._plan.stop_ids:
+            self._reason = "stop"
+        elif self._room == 0:
+            self._reason = "length"
+        elif self._kv.length == self._kv.capacity:
+            self._reason = "context"
+
     # ── a launch ──
 
     def _launch(self, max_tokens: int, mask: npt.NDArray[np.uint32] | None) -> None:
@@ -253,7 +292,7 @@ class CudaDecode:
             self._backend.append(kv, self._pending[:-1])
             torch.cuda.current_stream().synchronize()
             self._pending = self._pending[-1:]
-        self._rows = kv.length + len(self._pending)
+        self._rows, self._drawn = kv.length + len(self._pending), 0
         self._backend.kernel().launch(
             Segment(
                 pending=self._pending,
@@ -286,17 +325,18 @@ class CudaDecode:
             self._refuse(token)
             if token.reason is Reason.CANCELLED:
                 # The newest id has been through the model, but nothing was drawn after it: it stays pending.
-                self._kv.advance_to(self._rows + self._steps - 1)
+                self._kv.advance_to(self._rows + self._drawn - 1)
                 self._reason = "cancelled"
                 return
-            self._kv.advance_to(self._rows + self._steps)
+            self._kv.advance_to(self._rows + self._drawn)
+            self._drawn += 1
             self._steps += 1
             self._out.append(Emitted(token.id, token.logprob, False))
             if token.reason is not Reason.RUNNING:
                 self._reason = _REASONS[token.reason]
 
     def _refuse(self, token: Token) -> None:
-        at = self._rows + (self._steps if self._plan.matcher is None else 0)
+        at = self._rows + (self._drawn if self._plan.matcher is None else 0)
         if token.reason is Reason.NOT_A_NUMBER:
             raise ModelError(
                 f"the logits at position {at} are NaN or infinite. The weights hold NaN or overflow in FP16: "
@@ -323,16 +363,11 @@ class CudaDecode:
         mask = np.ascontiguousarray(matcher.mask(), dtype=np.uint32)
         if not mask.any():
             raise ModelError(f"no id is legal at position {self._kv.length}: the grammar allows nothing here")
-        self._launch(1, mask)
-        kernel = self._backend.kernel()
-        tokens = kernel.drain()
-        while not tokens:
-            time.sleep(_POLL_S)
-            tokens = kernel.drain()
+        if self._draws_by_prefill():
+            chosen, logprob = self._draw_by_prefill(mask)
+        else:
+            chosen, logprob = self._draw_by_kernel(mask)
         elapsed = time.perf_counter() - started
-        token = tokens[0]
-        self._refuse(token)
-        self._kv.advance_to(self._rows)
         if prompt:
             self._prefill_s += elapsed
         else:
@@ -340,9 +375,21 @@ class CudaDecode:
             self._sampled_s += elapsed / (forced + 1)
         self._steps += 1
         self._pending, self._new_pending = [], 0
-        self._emit(token.id, token.logprob, forced=False)
+        self._emit(chosen, logprob, forced=False)
         if self._reason is None:
             self._take_forced()
+
+    def _draw_by_kernel(self, mask: npt.NDArray[np.uint32]) -> tuple[int, float]:
+        """The same as `_draw_by_prefill`, in one launch."""
+        self._launch(1, mask)
+        kernel = self._backend.kernel()
+        tokens = kernel.drain()
+        while not tokens:
+            time.sleep(_POLL_S)
+            tokens = kernel.drain()
+        self._refuse(tokens[0])
+        self._kv.advance_to(self._rows)
+        return tokens[0].id, tokens[0].logprob
 
     def _take_forced(self) -> None:
         """Emit what the grammar leaves no choice about; end where it allows nothing more."""

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from kogagent.engine.backend import KV, Decode, DecodePlan, DecodeStats, Emitted
+from kogagent.engine.backend import HOST_PREFILL_CHUNK, KV, Decode, DecodePlan, DecodeStats, Emitted
 from kogagent.engine.backends.host import HostDecode, check_pending
 from kogagent.engine.backends.reference import check_capacity, check_rewind
 from kogagent.engine.lanes import LaneTable, lane_table
@@ -101,6 +101,8 @@ class NativeBackend:
     when tensors do not fit the spec or overflow the type, InputError for an option it cannot serve or where
     the program was not built.
     """
+
+    prefill_chunk = HOST_PREFILL_CHUNK
 
     def __init__(
         self,

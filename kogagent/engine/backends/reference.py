@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from kogagent.engine.backend import KV, Decode, DecodePlan
+from kogagent.engine.backend import HOST_PREFILL_CHUNK, KV, Decode, DecodePlan
 from kogagent.engine.backends.host import HostDecode, check_pending
 from kogagent.engine.lanes import lane_table
 from kogagent.engine.weights import check_tensors
@@ -56,6 +56,8 @@ class ReferenceKV:
 
 class ReferenceBackend:
     """A model as its equations say. Raises ConfigError when tensors do not fit the spec."""
+
+    prefill_chunk = HOST_PREFILL_CHUNK
 
     def __init__(self, spec: ModelSpec, tensors: Mapping[str, torch.Tensor]) -> None:
         check_tensors(spec, tensors)

@@ -1,0 +1,170 @@
+"""Time to the first token on one GPU: our pre-fill beside its floor and plain torch, in one run.
+
+    python -m benchmarks.prefill [--shape NAME ...] [--repeats N] [--no-peers] [--dry]
+
+A case is "new ids after a reused prefix". The figure is the time from asking a session for its next token to
+that token in the consumer's hands, greedy; "pre-fill alone" is the same from the cache's owner. The floor is
+the larger of two times measured in the same rounds: the weights streamed once, and the products' operations
+at the rate of an 8192 x 8192 x 8192 FP16 product. Peers compute an ordinary transformer of the same matrices.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+
+from benchmarks.common import Record, append, interleave, make_record, show
+from benchmarks.decode_cuda import random_on_device
+from benchmarks.prefill_peer import torch_runs
+from benchmarks.shapes import SHAPES
+from kogagent.engine.backends.cuda import CudaBackend
+from kogagent.engine.engine import EngineCore
+from kogagent.spec import ModelSpec
+
+CASES = ((2000, 8), (2000, 32), (0, 128), (0, 512), (0, 2048), (0, 4096))
+"""(reused ids, new ids)"""
+
+
+class Loaded:
+    """One shape on the card: an engine core, and the backend that it owns."""
+
+    def __init__(self, spec: ModelSpec) -> None:
+        made: list[CudaBackend] = []
+
+        def make() -> CudaBackend:
+            made.append(CudaBackend(spec, random_on_device(spec)))
+            return made[0]
+
+        self.spec = spec
+        self.core = EngineCore(make, kept_caches=0)
+        self.backend = made[0]
+        self._rng = np.random.default_rng()
+
+    def _ids(self, count: int) -> list[int]:
+        return [int(i) for i in self._rng.integers(0, self.spec.vocab_size, count)]
+
+    def first_token(self, reused: int, new: int) -> Callable[[], float]:
+        """A run: milliseconds to the first token of a session that holds `reused` ids and gets `new` ones."""
+        with asyncio.Runner() as runner:
+            session = self.core.session(reuse=False)
+            session.append(self._ids(reused or 1))
+            runner.run(session.prefill())
+
+        async def once() -> float:
+            session.rewind(reused)
+            session.append(self._ids(new))
+            start = time.perf_counter()
+            async with session.stream(max_tokens=1) as stream:
+                await anext(stream)
+                return (time.perf_counter() - start) * 1e3
+
+        return lambda: asyncio.run(once())
+
+    def alone(self, reused: int, new: int) -> Callable[[], float]:
+        """A run: milliseconds of the pre-fill itself, ids in to the largest logit's id out."""
+        kv = self.backend.open_kv(self.spec.context)
+        if reused:
+            self.backend.prefill(kv, self._ids(reused))
+
+        def once() -> float:
+            kv.rewind(reused)
+            ids = self._ids(new)
+            torch.cuda.synchronize()
+            start = time.perf_counter()
+            logits = self.backend.append(kv, ids, logits="last")
+            assert logits is not None
+            int(logits.argmax())
+            return (time.perf_counter() - start) * 1e3
+
+        return once
+
+
+def product_rate() -> Callable[[], float]:
+    """A run: operations a second of a large FP16 product on random data."""
+    a, b = (torch.randn((8192, 8192), dtype=torch.float16, device="cuda") for _ in range(2))
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+
+    def run() -> float:
+        start.record()
+        for _ in range(4):
+            a @ b
+        end.record()
+        end.synchronize()
+        return float(4 * 2 * 8192**3 / (start.elapsed_time(end) / 1e3))
+
+    return run
+
+
+def measure(spec: ModelSpec, repeats: int, *, peers: bool) -> list[Record]:
+    """Records of every case that fits the shape's context."""
+    loaded = Loaded(spec)
+    rate = product_rate()
+    kernel = loaded.backend.kernel()
+    weights = spec.streamed_bytes() // 2
+    head = spec.vocab_size * spec.dim
+    records = []
+    for reused, new in CASES:
+        if reused + new > spec.context:
+            continue
+        runs: dict[str, Callable[[], float]] = {
+            "stream": lambda: kernel.stream_only(10) * 1e3,
+            "rate": rate,
+            "ours": loaded.first_token(reused, new),
+            "pre-fill alone": loaded.alone(reused, new),
+        }
+        if peers:
+            for name, run in torch_runs(spec, reused, new).items():
+                runs[name] = lambda once=run: _milliseconds(once)  # type: ignore[misc]
+        figures = interleave(runs, repeats, warm_up=2)
+        stream, product, ours = (figures.pop(name) for name in ("stream", "rate", "ours"))
+        operations = 2 * (weights - head) * new + 2 * head
+        floors = (stream.value, operations / product.value * 1e3)
+        note = (
+            f"floors: weights streamed {floors[0]:.2f} ms, {operations / 1e12:.2f} TFLOP of products at "
+            f"{product.value / 1e12:.0f} TFLOP/s {floors[1]:.2f} ms; random weights, greedy"
+        )
+        case = f"{spec.name}/fp16/{new} after {reused}"
+        records.append(
+            make_record(
+                "ttft", case, "cuda", "ms", ours, limit=max(floors), peers=figures, device="cuda", note=note
+            )
+        )
+        show(records[-1:])
+        torch.cuda.empty_cache()
+    loaded.core.close()
+    return records
+
+
+def _milliseconds(run: Callable[[], int]) -> float:
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    run()
+    return (time.perf_counter() - start) * 1e3
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.prefill", description=(__doc__ or "").split("\n")[0]
+    )
+    parser.add_argument("--shape", nargs="+", choices=sorted(SHAPES), default=["laneformer-2b"])
+    parser.add_argument("--repeats", type=int, default=15)
+    parser.add_argument("--no-peers", action="store_true", help="leave out plain torch")
+    parser.add_argument("--dry", action="store_true", help="print the figures without recording them")
+    options = parser.parse_args(arguments)
+    records: list[Record] = []
+    with torch.inference_mode():
+        for name in options.shape:
+            found = measure(SHAPES[name], options.repeats, peers=not options.no_peers)
+            records += found
+            if not options.dry:
+                append(found)
+    show(records)
+
+
+if __name__ == "__main__":
+    main()

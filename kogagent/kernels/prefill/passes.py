@@ -1,0 +1,320 @@
+"""One pass of the model over the rows of a bucket: which kernel and which product follows which.
+
+Knows the lane table (params.STEP), the phases' matrices as pack.py arranges them, and its own buffers,
+allocated once; no sequence, no graph. Products are the weights' type with FP32 sums; the streams are FP32.
+
+A pass is a body and, where logits are wanted, an end. The body stops once the last layer's keys and values
+are in the cache: what follows is needed of the last row alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+import torch.nn.functional as F
+
+from kogagent.errors import MissingExtraError
+from kogagent.kernels.monokernel import bias_rows, qk_norm_rows
+from kogagent.kernels.pack import Layout, log2_scale, matrix
+
+META = 4
+"""int64 words before the ids: see device.py."""
+MAX_SPLITS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class _Output:
+    """What a module has put out [S, rows, D]. compact: of the tail's rows only."""
+
+    values: torch.Tensor
+    compact: bool
+
+
+class Passes:
+    """Buffers and weights of one model for passes of up to `rows` rows."""
+
+    def __init__(
+        self,
+        layout: Layout,
+        tensors: Mapping[str, torch.Tensor],
+        steps: npt.NDArray[np.void],
+        rope: torch.Tensor,
+        rows: int,
+    ) -> None:
+        try:
+            import triton
+            import triton.language as tl
+
+            from kogagent.kernels.prefill import device
+        except ImportError as error:
+            raise MissingExtraError("pre-fill", "triton", "cuda") from error
+        self._triton: Any = triton
+        self._device: Any = device
+        spec = layout.spec
+        self._layout, self._spec, self._steps, self._rope = layout, spec, steps, rope
+        self._embed = tensors["embed"]
+        self._head = tensors["embed"] if spec.tied_head else tensors["head"]
+        self._norm = tensors["norm"].float()
+        self._type = self._embed.dtype
+        self._half: Any = {torch.float16: tl.float16, torch.bfloat16: tl.bfloat16}[self._type]
+        lanes, dim, h, heads = layout.lanes, spec.dim, spec.head_dim, spec.n_kv_heads
+
+        def weights(phase: int) -> torch.Tensor:
+            parts = [matrix(layout, tensors, phase, lane).to(self._type) for lane in range(lanes)]
+            return torch.stack(parts)
+
+        self._weights = [weights(phase) for phase in range(4 * spec.n_layers)]
+        device_of = self._embed.device
+        empty = torch.zeros(1, device=device_of)
+        self._bias = bias_rows(layout, tensors) if spec.qkv_bias else empty
+        self._qk_norm = qk_norm_rows(spec, tensors) if spec.qk_norm else empty
+
+        def buffer(*shape: int, dtype: torch.dtype = self._type) -> torch.Tensor:
+            return torch.zeros(shape, dtype=dtype, device=device_of)
+
+        self._rows, self._rep = rows, spec.n_heads // spec.n_kv_heads
+        self.inputs = buffer(META + rows, dtype=torch.int64)
+        self.logits = buffer(spec.vocab_size, dtype=torch.float32)
+        self._streams = buffer(lanes, rows, dim, dtype=torch.float32)
+        self._normed = buffer(lanes, rows, dim)
+        self._qkv = buffer(lanes, rows, layout.qkv_rows, dtype=torch.float32)
+        self._queries = buffer(heads, rows * self._rep, h)
+        self._mixed = buffer(lanes, rows, layout.heads * h)
+        self._both = buffer(lanes, rows, 2 * layout.ffn)
+        self._hidden = buffer(lanes, rows, layout.ffn)
+        kept = 1 + max((k - int(s["late"]) for k, s in enumerate(steps) if s["late"] >= 0), default=0)
+        self._outputs = buffer(kept, lanes, rows, dim)
+        tiles = self._processors()
+        self._tiles = tiles
+        cells = max(
+            self._splits(count) * count * self._rep * heads for count in (1, *range(16, rows + 1, 16), rows)
+        )
+        self._partial = buffer(cells * h, dtype=torch.float32)
+        self._sums = buffer(cells, dtype=torch.float32)
+        self._scale = log2_scale(spec)
+        equal = spec.lanes if lanes == 1 and spec.head == "sum" else 1
+        self._head_eps = spec.norm_eps / equal**2  # norm(L x) = norm of x, eps / L²
+
+    def _processors(self) -> int:
+        if self._embed.device.type == "cpu":
+            return 4
+        properties: Any = torch.cuda.get_device_properties(self._embed.device)
+        return int(properties.multi_processor_count)
+
+    # ── whole passes ──
+
+    def body(self, rows: int) -> None:
+        """The first `rows` rows through all layers, up to the last one's keys and values."""
+        d, dim = self._device, self._spec.dim
+        d.embed_rows[(rows,)](
+            self.inputs[META:],
+            self._embed,
+            self._streams,
+            self._normed,
+            self._spec.norm_eps,
+            lanes=self._layout.lanes,
+            rows=self._rows,
+            dim=dim,
+            block=_power(dim),
+            num_warps=self._warps(),
+        )
+        last = self._spec.n_layers - 1
+        outputs: dict[int, _Output] = {}
+        for layer in range(last):
+            self._keys(layer, rows)
+            for module in (2 * layer, 2 * layer + 1):
+                to = self._outputs[module % len(self._outputs)]
+                normed = self._normed
+                self._module(module, rows, normed, to, tail=False)
+                outputs[module] = _Output(to, compact=False)
+                self._land(module, rows, outputs, normed, tail=False)
+        self._keys(last, rows)
+
+    def last_row(self) -> None:
+        """The last real row of the body through the rest; its logits into `logits`."""
+        lanes, dim = self._layout.lanes, self._spec.dim
+        normed = self._streams.new_empty((lanes, 1, dim), dtype=self._type)
+        self.logits.copy_(self._end(1, normed, tail=True)[0])
+
+    def all_rows(self, rows: int) -> torch.Tensor:
+        """The same of all rows: their logits [rows, V]."""
+        return self._end(rows, self._normed, tail=False)
+
+    def _end(self, rows: int, normed: torch.Tensor, *, tail: bool) -> torch.Tensor:
+        layers = self._spec.n_layers
+        outputs = {m: _Output(self._outputs[m % len(self._outputs)], False) for m in range(2 * layers - 2)}
+        for module in (2 * layers - 2, 2 * layers - 1):
+            to = torch.empty_like(normed)
+            self._module(module, rows, normed, to, tail=tail)
+            outputs[module] = _Output(to, compact=True)
+            self._land(module, rows, outputs, normed, tail=tail)
+        return self._vocabulary(normed, rows, tail=tail)
+
+    # ── parts ──
+
+    def _keys(self, layer: int, rows: int) -> None:
+        """q, k and v of all rows; k and v reach the cache."""
+        spec, layout = self._spec, self._layout
+        self._product(self._normed, 4 * layer, self._qkv, rows)
+        self._device.turn_and_append[(rows, spec.n_kv_heads)](
+            self.inputs,
+            self._qkv,
+            self._bias,
+            self._qk_norm,
+            self._rope,
+            self._queries,
+            self._scale,
+            spec.norm_eps,
+            layer=layer,
+            lane_heads=layout.kv_heads,
+            heads=spec.n_kv_heads,
+            rep=self._rep,
+            h=spec.head_dim,
+            rows=self._rows,
+            vectors=_power(self._rep + 2),
+            block=_power(spec.head_dim),
+            has_bias=spec.qkv_bias,
+            has_norm=spec.qk_norm,
+            half=self._half,
+            num_warps=2,
+        )
+
+    def _module(self, module: int, rows: int, normed: torch.Tensor, to: torch.Tensor, *, tail: bool) -> None:
+        """Attention (its keys are there) or MLP of `rows` rows into `to`."""
+        phase = 2 * module
+        if module % 2 == 0:
+            self._attend(module // 2, rows, tail=tail)
+            self._product(self._mixed, phase + 1, to, rows)
+            return
+        self._product(normed, phase, self._both, rows)
+        block = min(1024, _power(self._layout.ffn))
+        self._device.gate[(rows, -(-self._layout.ffn // block), self._layout.lanes)](
+            self._both, self._hidden, rows=self._rows, size=self._layout.ffn, block=block, num_warps=4
+        )
+        self._product(self._hidden, phase + 1, to, rows)
+
+    def _attend(self, layer: int, count: int, *, tail: bool) -> None:
+        spec, layout = self._spec, self._layout
+        h, heads, rep = spec.head_dim, spec.n_kv_heads, self._rep
+        splits, block_m = self._splits(count), self._block_m(count)
+        low = max(16, 1 << (h.bit_length() - 1))
+        shape = {"lane_heads": layout.kv_heads, "heads": heads, "rep": rep, "h": h}
+        self._device.attend[(-(-count * rep // block_m), heads, splits)](
+            self.inputs,
+            self._queries,
+            self._mixed,
+            self._partial,
+            self._sums,
+            layer=layer,
+            low=low,
+            high=_power(max(h - low, 16)) if h > low else 0,
+            rows=self._rows,
+            out_rows=self._rows,
+            count=count,
+            window=spec.windows[layer],
+            block_m=block_m,
+            block_n=64 if h <= 128 else 32,
+            splits=splits,
+            tail=tail,
+            half=self._half,
+            num_warps=8 if block_m >= 128 or h > 128 else 4,
+            num_stages=3 if h <= 128 else 2,
+            **shape,
+        )
+        if splits > 1:
+            self._device.merge_splits[(count * rep, heads)](
+                self._partial,
+                self._sums,
+                self._mixed,
+                block=_power(h),
+                out_rows=self._rows,
+                count=count,
+                splits=splits,
+                num_warps=1,
+                **shape,
+            )
+
+    def _block_m(self, count: int) -> int:
+        return max(16, min(128 if self._spec.head_dim <= 128 else 64, _power(count * self._rep)))
+
+    def _splits(self, count: int) -> int:
+        """Parts of the keys: as many as fill the card twice."""
+        tiles = -(-count * self._rep // self._block_m(count)) * self._spec.n_kv_heads
+        return 1 << min(max(2 * self._tiles // tiles, 1).bit_length() - 1, MAX_SPLITS.bit_length() - 1)
+
+    def _land(
+        self, module: int, rows: int, outputs: Mapping[int, _Output], normed: torch.Tensor, *, tail: bool
+    ) -> None:
+        step, lanes, dim = self._steps[module], self._layout.lanes, self._spec.dim
+        output = outputs[module]
+        late = outputs[int(step["late"])] if step["late"] >= 0 else output
+        together = lanes if rows >= self._tiles else 1
+        head = module == 2 * self._spec.n_layers - 1
+        self._device.land[(rows, lanes // together)](
+            self.inputs,
+            self._streams,
+            output.values,
+            late.values,
+            normed,
+            float(step["own"]),
+            float(step["others"]),
+            float(step["late_own"]),
+            float(step["late_others"]),
+            self._head_eps if head else self._spec.norm_eps,
+            lanes=lanes,
+            rows=self._rows,
+            output_rows=output.values.shape[1],
+            late_rows=late.values.shape[1],
+            dim=dim,
+            block=_power(dim),
+            together=together,
+            sums=bool(step["others"] != 0),
+            has_late=bool(step["late"] >= 0),
+            late_sums=bool(step["late"] >= 0 and step["late_others"] != 0),
+            late_compact=late.compact,
+            tail=tail,
+            num_warps=self._warps(),
+        )
+
+    def _vocabulary(self, normed: torch.Tensor, rows: int, *, tail: bool) -> torch.Tensor:
+        """Logits [rows, V] FP32 of the normed streams [S, rows.., D]; the norm's weight is applied here."""
+        mode = self._layout.head_mode
+        if mode == 2:  # the sum of the lanes is normed, not each
+            row = (self.inputs[3:4] - 1).clamp(min=0)
+            streams = self._streams.index_select(1, row) if tail else self._streams[:, :rows]
+            x = F.rms_norm(streams.sum(0, keepdim=True), (self._spec.dim,), eps=self._spec.norm_eps)
+        else:
+            x = normed[:, :rows].float()
+            if mode == 1:
+                x = x.mean(0, keepdim=True)
+        x = (x * self._norm).to(self._type)
+        head = self._head.view(x.shape[0], -1, self._spec.dim)
+        out = x.new_empty((x.shape[0], rows, head.shape[1]), dtype=torch.float32)
+        multiply(x, head, out)
+        return out.transpose(0, 1).reshape(rows, -1)
+
+    def _product(self, x: torch.Tensor, phase: int, out: torch.Tensor, rows: int) -> None:
+        multiply(x[:, :rows], self._weights[phase], out[:, :rows])
+
+    def _warps(self) -> int:
+        return 8 if self._spec.dim >= 2048 else 4
+
+
+def multiply(x: torch.Tensor, w: torch.Tensor, out: torch.Tensor) -> None:
+    """out [S, T, rows] = x [S, T, columns] times w [S, rows, columns], summed in FP32."""
+    if x.device.type == "cpu":  # where torch has no product of halves into FP32
+        out.copy_(torch.bmm(x.float(), w.float().mT))
+    elif out.dtype == x.dtype:
+        torch.bmm(x, w.mT, out=out)
+    else:
+        torch.bmm(x, w.mT, out_dtype=out.dtype, out=out)
+
+
+def _power(n: int) -> int:
+    """The least power of two that holds n."""
+    return 1 << (n - 1).bit_length()
