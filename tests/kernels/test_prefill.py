@@ -1,17 +1,18 @@
-"""Pre-fill against the equations: on a card, or by Triton's interpreter where there is none."""
+"""Pre-fill without a card: its passes with the kernels' torch twin against the equations, and each Triton
+kernel, run by Triton's interpreter, against that twin."""
 
 from __future__ import annotations
 
 import dataclasses
 import os
 from collections.abc import Mapping
+from types import ModuleType
+from typing import Any
 
 import numpy as np
+import prefill_twin
 import pytest
 import torch
-
-if not torch.cuda.is_available():  # read when the kernels' module is imported, which Prefill does
-    os.environ["TRITON_INTERPRET"] = "1"
 
 from kogagent.engine.backends.cuda import kernel_steps
 from kogagent.engine.backends.reference import ReferenceBackend
@@ -22,7 +23,6 @@ from kogagent.kernels.prefill import Prefill
 from kogagent.spec import ModelSpec
 from kogagent.testing.backends import TINY, TINY_LANES
 
-DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 SHARED = 232448
 _replace = dataclasses.replace
 CASES = [
@@ -34,27 +34,28 @@ CASES = [
     _replace(TINY, name="one layer", n_layers=1, windows=(0,)),
     TINY_LANES,
     _replace(TINY_LANES, name="vocab_parallel", head="vocab_parallel", vocab_size=82),
+    _replace(TINY_LANES, name="sum", head="sum"),
     _replace(TINY_LANES, name="present and resent", early="present", early_resent=True, head="sum"),
-    _replace(TINY_LANES, name="ladder in lanes, mlp kept", comm_mlp=False),
+    _replace(TINY_LANES, name="mlp kept", comm_mlp=False),
 ]
 
 
-def make_prefill(spec: ModelSpec, tensors: Mapping[str, torch.Tensor], buckets: tuple[int, ...]) -> Prefill:
+def make_prefill(
+    spec: ModelSpec, tensors: Mapping[str, torch.Tensor], buckets: tuple[int, ...], kernels: Any
+) -> Prefill:
     steps, one_stream = kernel_steps(spec)
     layout = plan(spec, 40, SHARED, one_stream=one_stream)
-    there = {name: tensor.to(DEVICE) for name, tensor in tensors.items()}
-    return Prefill(
-        layout, there, steps, rope_table(spec).to(DEVICE), capture=DEVICE == "cuda", buckets=buckets
-    )
+    rope = rope_table(spec)
+    return Prefill(layout, tensors, steps, rope, capture=False, buckets=buckets, kernels=kernels)
 
 
 def poisoned_cache(spec: ModelSpec, capacity: int, dtype: torch.dtype) -> torch.Tensor:
     shape = (spec.n_layers, 2, spec.n_kv_heads, capacity, spec.head_dim)
-    return torch.full(shape, float("nan"), dtype=dtype, device=DEVICE)
+    return torch.full(shape, float("nan"), dtype=dtype)
 
 
 def relative_error(got: torch.Tensor, want: torch.Tensor) -> float:
-    return float((got.cpu() - want).square().mean().sqrt() / want.square().mean().sqrt())
+    return float((got - want).square().mean().sqrt() / want.square().mean().sqrt())
 
 
 @pytest.mark.parametrize("spec", CASES, ids=lambda spec: spec.name)
@@ -65,7 +66,9 @@ def test_prefill_in_chunks_gives_the_equations_logits(
     tensors = {n: t.to(dtype) for n, t in random_tensors(spec, int(rng.integers(2**31))).items()}
     ids = rng.integers(0, spec.vocab_size, 30).tolist()
     want = ReferenceBackend(spec, tensors).forward(ids)
-    prefill = make_prefill(spec, tensors, (3, 7))  # chunk borders fall inside windows, buckets are padded
+    prefill = make_prefill(
+        spec, tensors, (3, 7), prefill_twin
+    )  # borders fall inside windows, rows are padded
     cache = poisoned_cache(spec, spec.context - 3, dtype)
     assert prefill.run(cache, 0, ids[:11]) is None
     got = prefill.run(cache, 11, ids[11:], logits="all")
@@ -76,3 +79,176 @@ def test_prefill_in_chunks_gives_the_equations_logits(
     last = prefill.run(cache, 20, ids[20:29], logits="last")
     assert last is not None
     assert relative_error(last, want[28]) < tolerance
+
+
+# ── each kernel against its twin ──
+
+
+@pytest.fixture(scope="module")
+def interpreted() -> ModuleType:
+    if torch.cuda.is_available():
+        pytest.skip("on a card the kernels themselves are tested in tests/gpu")
+    os.environ["TRITON_INTERPRET"] = "1"  # read when the kernels are defined
+    from kogagent.kernels.prefill import device
+
+    return device
+
+
+LANES, ROWS, DIM, HEADS, REP, H, LAYERS, CAPACITY = 2, 5, 24, 4, 2, 24, 2, 29
+_HEADS = {"lane_heads": HEADS // LANES, "heads": HEADS, "rep": REP, "h": H}
+
+
+def _random(rng: np.random.Generator, *shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return torch.from_numpy(rng.standard_normal(shape).astype(np.float32)).to(dtype)
+
+
+def _same(device: Any, name: str, grid: tuple[int, ...], tensors: list[Any], **options: Any) -> list[Any]:
+    """Run a kernel and its twin on equal inputs, compare every tensor afterwards; the kernel's tensors."""
+    results = []
+    for module in (device, prefill_twin):
+        copies = [t.clone() if isinstance(t, torch.Tensor) else t for t in tensors]
+        getattr(module, name)[grid](*copies, **options)
+        results.append(copies)
+    for got, want in zip(*results, strict=True):
+        if isinstance(got, torch.Tensor):
+            tolerance = 2e-3 if got.dtype != torch.float32 else 1e-5
+            torch.testing.assert_close(got, want, rtol=tolerance, atol=tolerance)
+    return results[0]
+
+
+def test_embedding_kernel_is_its_twin(interpreted: ModuleType, rng: np.random.Generator) -> None:
+    ids = torch.from_numpy(rng.integers(0, 11, ROWS))
+    tensors = [
+        ids,
+        _random(rng, 11, DIM).half(),
+        torch.zeros(LANES, ROWS, DIM),
+        torch.zeros(LANES, ROWS, DIM).half(),
+    ]
+    options = {"lanes": LANES, "rows": ROWS, "dim": DIM, "block": 32}
+    out = _same(interpreted, "embed_rows", (3,), [*tensors, 1e-5], **options)
+    assert bool((out[2][:, 3:] == 0).all()), "rows past the grid were written"
+
+
+@pytest.mark.parametrize("together", [1, LANES])
+@pytest.mark.parametrize("tail, late_compact", [(False, False), (True, False), (True, True)])
+def test_landing_kernel_is_its_twin(
+    together: int, tail: bool, late_compact: bool, interpreted: ModuleType, rng: np.random.Generator
+) -> None:
+    meta = torch.tensor([0, 0, 0, 4])
+    compact = 1 if tail else ROWS
+    late_rows = 1 if late_compact else ROWS
+    tensors = [
+        meta,
+        _random(rng, LANES, ROWS, DIM),
+        _random(rng, LANES, compact, DIM).half(),
+        _random(rng, LANES, late_rows, DIM).half(),
+        torch.zeros(LANES, compact, DIM).half(),
+        *rng.standard_normal(4).tolist(),
+        1e-5,
+    ]
+    grid = (1 if tail else 3, LANES // together)
+    _same(
+        interpreted,
+        "land",
+        grid,
+        tensors,
+        lanes=LANES,
+        rows=ROWS,
+        output_rows=compact,
+        late_rows=late_rows,
+        dim=DIM,
+        block=32,
+        together=together,
+        sums=True,
+        has_late=True,
+        late_sums=True,
+        late_compact=late_compact,
+        tail=tail,
+    )
+
+
+@pytest.mark.parametrize("has_bias, has_norm", [(False, False), (True, True)])
+def test_rope_kernel_is_its_twin_and_appends_real_rows_alone(
+    has_bias: bool, has_norm: bool, interpreted: ModuleType, rng: np.random.Generator
+) -> None:
+    width = (REP + 2) * H * HEADS // LANES
+    rope = rope_table(_replace(TINY, head_dim=H, context=CAPACITY))
+    given = (
+        _random(rng, LANES, ROWS, width),
+        _random(rng, LAYERS, LANES, width),
+        _random(rng, LAYERS, 2, H),
+        rope,
+    )
+    caches = []
+    for module in (interpreted, prefill_twin):
+        cache = torch.full((LAYERS, 2, HEADS, CAPACITY, H), float("nan")).half()
+        meta = torch.tensor([cache.data_ptr(), CAPACITY, 9, 3])
+        queries = torch.zeros(HEADS, ROWS * REP, H).half()
+        module.turn_and_append[(4, HEADS)](
+            meta,
+            *given,
+            queries,
+            0.3,
+            1e-5,
+            layer=1,
+            rows=ROWS,
+            vectors=4,
+            block=32,
+            has_bias=has_bias,
+            has_norm=has_norm,
+            **_HEADS,
+        )
+        caches.append((cache, queries))
+    (cache, queries), (want, want_queries) = caches
+    torch.testing.assert_close(queries, want_queries, rtol=2e-3, atol=2e-3)
+    torch.testing.assert_close(cache, want, rtol=2e-3, atol=2e-3, equal_nan=True)
+    assert bool(cache[1, :, :, 9:12].isfinite().all()) and bool(cache[1, :, :, 12:].isnan().all())
+
+
+@pytest.mark.parametrize("window", [0, 4])
+@pytest.mark.parametrize("splits", [1, 4])
+@pytest.mark.parametrize("tail", [False, True])
+def test_attention_kernels_are_their_twin(
+    window: int, splits: int, tail: bool, interpreted: ModuleType, rng: np.random.Generator
+) -> None:
+    cache = _random(rng, LAYERS, 2, HEADS, CAPACITY, H).half()
+    position, real = int(rng.integers(3, 20)), 4
+    cache[:, :, :, position + real :] = float("nan")  # never read
+    count, out_rows = (1, 1) if tail else (ROWS, ROWS)
+    queries = _random(rng, HEADS, ROWS * REP, H).half()
+    meta = torch.tensor([cache.data_ptr(), CAPACITY, position, real])
+    partial, sums = torch.zeros(splits * HEADS * count * REP * H), torch.zeros(splits * HEADS * count * REP)
+    results = []
+    for module in (interpreted, prefill_twin):
+        mixed = torch.zeros(LANES, out_rows, HEADS // LANES * REP * H).half()
+        module.attend[(1, HEADS, splits)](
+            meta,
+            queries,
+            mixed,
+            partial,
+            sums,
+            layer=1,
+            low=16,
+            high=16,
+            rows=ROWS,
+            out_rows=out_rows,
+            count=count,
+            window=window,
+            block_m=16,
+            block_n=16,
+            splits=splits,
+            tail=tail,
+            **_HEADS,
+        )
+        if splits > 1:
+            module.merge_splits[(count * REP, HEADS)](
+                partial, sums, mixed, block=32, out_rows=out_rows, count=count, splits=splits, **_HEADS
+            )
+        results.append(mixed)
+    torch.testing.assert_close(results[0], results[1], rtol=4e-3, atol=4e-3)
+    assert float(results[0].abs().max()) > 0.05
+
+
+def test_gate_kernel_is_its_twin(interpreted: ModuleType, rng: np.random.Generator) -> None:
+    tensors = [_random(rng, LANES, ROWS, 2 * 12).half(), torch.zeros(LANES, ROWS, 12).half()]
+    _same(interpreted, "gate", (3, 2, LANES), tensors, rows=ROWS, size=12, block=8)

@@ -127,7 +127,6 @@ def turn_and_append(  # type: ignore[no-untyped-def]
     block: tl.constexpr,
     has_bias: tl.constexpr,
     has_norm: tl.constexpr,
-    half: tl.constexpr,
 ):
     """Bias, norm and RoPE of one kv head's q and k; k and v into the cache. Grid [T, K].
 
@@ -165,12 +164,12 @@ def turn_and_append(  # type: ignore[no-untyped-def]
     to = queries + ((head * rows + t) * rep + v) * h + e
     tl.store(to, (turned * scale).to(queries.dtype.element_ty), mask=is_query)
     capacity = tl.load(meta + 1)
-    cache = tl.multiple_of(tl.load(meta).to(tl.pointer_type(half)), 16)
+    cache = tl.multiple_of(tl.load(meta).to(queries.dtype), 16)
     kind = v - rep  # 0: the key, 1: the value
     at = (((layer * 2 + kind) * heads + head) * capacity + position) * h + e
     end = tl.where(t < tl.load(meta + 3), rep + 2, 0)  # a padding row appends nothing
     real = (v >= rep) & (v < end) & (e < h)
-    tl.store(cache + at, tl.where(v == rep, turned, x).to(half), mask=real)
+    tl.store(cache + at, tl.where(v == rep, turned, x).to(queries.dtype.element_ty), mask=real)
 
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
@@ -195,7 +194,6 @@ def attend(  # type: ignore[no-untyped-def]
     block_n: tl.constexpr,
     splits: tl.constexpr,
     tail: tl.constexpr,
-    half: tl.constexpr,
 ):
     """Attention of `count` tokens over the cache. Grid [ceil(count * rep / block_m), K, splits].
 
@@ -228,7 +226,7 @@ def attend(  # type: ignore[no-untyped-def]
     each = tl.cdiv(tl.cdiv(tl.maximum(end - start, 0), block_n), splits) * block_n
     start += split * each
     end = tl.minimum(end, start + each)
-    cache = tl.multiple_of(tl.load(meta).to(tl.pointer_type(half)), 16)
+    cache = tl.multiple_of(tl.load(meta).to(queries.dtype), 16)
     keys = cache + ((layer * 2) * heads + head) * capacity * h
     values = cache + ((layer * 2 + 1) * heads + head) * capacity * h
     top = tl.full([block_m], float("-inf"), tl.float32)
@@ -256,7 +254,7 @@ def attend(  # type: ignore[no-untyped-def]
         kept = tl.exp2(top - safe)
         weight = tl.exp2(score - safe[:, None])
         mass = mass * kept + tl.sum(weight, 1)
-        weight = weight.to(half)
+        weight = weight.to(queries.dtype.element_ty)
         v = tl.load(values + n[:, None] * h + e[None, :], mask=inside[:, None] & (e < h)[None, :], other=0.0)
         acc = tl.dot(weight, v, acc * kept[:, None])
         if high:
@@ -273,9 +271,11 @@ def attend(  # type: ignore[no-untyped-def]
         lane = head // lane_heads
         column = ((head % lane_heads) * rep + r % rep) * h
         to = mixed + ((lane * out_rows + r // rep) * (lane_heads * rep * h) + column)[:, None]
-        tl.store(to + e[None, :], acc.to(half), mask=there[:, None] & (e < h)[None, :])
+        tl.store(to + e[None, :], acc.to(queries.dtype.element_ty), mask=there[:, None] & (e < h)[None, :])
         if high:
-            tl.store(to + e2[None, :], acc2.to(half), mask=there[:, None] & (e2 < h)[None, :])
+            tl.store(
+                to + e2[None, :], acc2.to(queries.dtype.element_ty), mask=there[:, None] & (e2 < h)[None, :]
+            )
     else:
         at = (split * heads + head) * (count * rep) + r
         tl.store(sums + at, tl.where(mass == 0.0, float("-inf"), top + tl.log2(safe_mass)), mask=there)

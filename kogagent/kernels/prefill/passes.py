@@ -36,7 +36,10 @@ class _Output:
 
 
 class Passes:
-    """Buffers and weights of one model for passes of up to `rows` rows."""
+    """Buffers and weights of one model for passes of up to `rows` rows.
+
+    kernels: another module of device.py's names, for a machine without a card.
+    """
 
     def __init__(
         self,
@@ -45,23 +48,20 @@ class Passes:
         steps: npt.NDArray[np.void],
         rope: torch.Tensor,
         rows: int,
+        kernels: Any = None,
     ) -> None:
-        try:
-            import triton
-            import triton.language as tl
-
-            from kogagent.kernels.prefill import device
-        except ImportError as error:
-            raise MissingExtraError("pre-fill", "triton", "cuda") from error
-        self._triton: Any = triton
-        self._device: Any = device
+        if kernels is None:
+            try:
+                from kogagent.kernels.prefill import device as kernels
+            except ImportError as error:
+                raise MissingExtraError("pre-fill", "triton", "cuda") from error
+        self._device = kernels
         spec = layout.spec
         self._layout, self._spec, self._steps, self._rope = layout, spec, steps, rope
         self._embed = tensors["embed"]
         self._head = tensors["embed"] if spec.tied_head else tensors["head"]
         self._norm = tensors["norm"].float()
         self._type = self._embed.dtype
-        self._half: Any = {torch.float16: tl.float16, torch.bfloat16: tl.bfloat16}[self._type]
         lanes, dim, h, heads = layout.lanes, spec.dim, spec.head_dim, spec.n_kv_heads
 
         def weights(phase: int) -> torch.Tensor:
@@ -180,7 +180,6 @@ class Passes:
             block=_power(spec.head_dim),
             has_bias=spec.qkv_bias,
             has_norm=spec.qk_norm,
-            half=self._half,
             num_warps=2,
         )
 
@@ -221,7 +220,6 @@ class Passes:
             block_n=64 if h <= 128 else 32,
             splits=splits,
             tail=tail,
-            half=self._half,
             num_warps=8 if block_m >= 128 or h > 128 else 4,
             num_stages=3 if h <= 128 else 2,
             **shape,

@@ -27,7 +27,8 @@ class Prefill:
     """The forward pass over many rows, over its own copy of the weights.
 
     tensors: canonical names, on the device, of the weights' type. steps: params.STEP records. rope
-    [context, h/2, 2] FP32. capture: whether buckets become graphs, now; for a CUDA device only.
+    [context, h/2, 2] FP32. capture: whether buckets become graphs, now; for a CUDA device only. kernels:
+    others than device.py's, for a machine without a card.
     """
 
     def __init__(
@@ -39,10 +40,11 @@ class Prefill:
         *,
         capture: bool,
         buckets: Sequence[int] = BUCKETS,
+        kernels: Any = None,
     ) -> None:
         context = layout.spec.context
         self._buckets = (*(b for b in buckets[:-1] if b < context), min(context, buckets[-1]))
-        self._passes = Passes(layout, tensors, steps, rope, self._buckets[-1])
+        self._passes = Passes(layout, tensors, steps, rope, self._buckets[-1], kernels)
         self._inputs = self._passes.inputs  # meta, then ids
         self._graphs: dict[int, Any] = {}
         self._tail: Any = None

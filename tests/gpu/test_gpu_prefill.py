@@ -1,0 +1,89 @@
+"""Pre-fill on a card: captured graphs against the equations, against decoding, and between segments."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from test_cuda_kernel import CASES, half_tensors, poisoned_cache
+
+from kogagent.engine.backend import DecodePlan
+from kogagent.engine.backends.cuda import CudaBackend
+from kogagent.engine.backends.reference import ReferenceBackend
+from kogagent.engine.sampling import SamplingParams
+from kogagent.kernels.prefill import BUCKETS
+from kogagent.spec import ModelSpec
+from kogagent.testing.toy import finish
+
+LONG = dataclasses.replace(CASES[2], name="long", context=3000, windows=(0, 600, 0))
+
+
+def relative_error(got: torch.Tensor, want: torch.Tensor) -> float:
+    return float((got.cpu() - want).square().mean().sqrt() / want.square().mean().sqrt())
+
+
+@pytest.mark.parametrize("spec", CASES, ids=lambda spec: spec.name)
+def test_prefilled_rows_give_the_equations_logits(spec: ModelSpec, rng: np.random.Generator) -> None:
+    tensors = half_tensors(spec, rng)
+    count = min(spec.context, 150)
+    ids = rng.integers(0, spec.vocab_size, count).tolist()
+    want = ReferenceBackend(spec, tensors).forward(ids)
+    backend = CudaBackend(spec, tensors)
+    kv = backend.open_kv(spec.context)
+    kv.store.copy_(poisoned_cache(spec))
+    for start, end in ((0, 11), (11, count - 9)):  # neither is a bucket
+        rows = backend.append(kv, ids[start:end], logits="all")
+        assert rows is not None
+        assert relative_error(rows, want[start:end]) < 4e-3
+    last = backend.append(kv, ids[count - 9 :], logits="last")
+    assert last is not None
+    assert relative_error(last, want[-1]) < 4e-3
+    assert bool(kv.store[:, :, :, :count].isfinite().all())
+    assert bool(kv.store[:, :, :, count:].isnan().all()), "rows past the sequence were written"
+    backend.close()
+
+
+def test_chunks_of_every_bucket_agree(rng: np.random.Generator) -> None:
+    """However a long prompt is cut, its last logits are the same up to rounding, and repeat to the bit."""
+    backend = CudaBackend(LONG, half_tensors(LONG, rng))
+    ids = rng.integers(0, LONG.vocab_size, 2500).tolist()
+
+    def last(cut: int) -> torch.Tensor:
+        kv = backend.open_kv(LONG.context)
+        kv.store.fill_(float("nan"))
+        if cut:
+            backend.prefill(kv, ids[:cut])
+        out = backend.append(kv, ids[cut:], logits="last")
+        assert out is not None
+        return out.clone()
+
+    whole = last(0)
+    assert torch.equal(last(0), whole)
+    for bucket in BUCKETS:
+        cut = 2500 - int(rng.integers(bucket // 2 + 1, bucket + 1))
+        assert relative_error(last(cut).cpu(), whole.cpu()) < 4e-3, f"{2500 - cut} rows after {cut}"
+    backend.close()
+
+
+def test_long_and_short_prompts_decode_the_largest_logits(rng: np.random.Generator) -> None:
+    """The first token of a long greedy prompt comes from pre-fill, that of a short one from the kernel."""
+    spec, count = CASES[2], 20
+    tensors = half_tensors(spec, rng)
+    backend, reference = CudaBackend(spec, tensors), ReferenceBackend(spec, tensors)
+    prompt = rng.integers(0, spec.vocab_size, 40).tolist()
+    for cut in (0, 39):
+        kv = backend.open_kv(spec.context)
+        backend.prefill(kv, prompt[:cut])
+        decode = backend.decode(kv, prompt[cut:], DecodePlan(SamplingParams(), frozenset(), count))
+        out = finish(decode)
+        assert decode.reason == "length" and decode.stats.steps == count
+        assert kv.length == len(prompt) + count - 1
+        rows = reference.forward([*prompt, *(e.id for e in out)])[len(prompt) - 1 : -1]
+        for row, emitted in zip(rows, out, strict=True):
+            assert row[emitted.id] >= row.max() - 1e-2 * row.abs().max(), (
+                f"id {emitted.id} is not the largest"
+            )
+            assert emitted.logprob == pytest.approx(float(row.log_softmax(-1)[emitted.id]), abs=0.05)
+    backend.close()

@@ -1,0 +1,168 @@
+"""The pre-fill kernels again in torch, by the same names and arguments: what passes.py calls on a machine
+without a card, and what each Triton kernel is held to. Grids and block sizes mean nothing here."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+
+class _Kernel:
+    def __init__(self, function: Callable[..., None]) -> None:
+        self._function = function
+
+    def __getitem__(self, grid: tuple[int, ...]) -> Callable[..., None]:
+        return lambda *arguments, **options: self._function(grid, *arguments, **options)
+
+
+def _first(meta: torch.Tensor, tail: bool) -> int:
+    return max(int(meta[3]) - 1, 0) if tail else 0
+
+
+def _norm(x: torch.Tensor, eps: float) -> torch.Tensor:
+    return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps)
+
+
+def _cache(meta: torch.Tensor, heads: int, layer: int, h: int, dtype: torch.dtype) -> torch.Tensor:
+    """Keys and values of one layer [2, K, capacity, h], at the address that meta holds."""
+    capacity = int(meta[1])
+    size = 2 * heads * capacity * h
+    raw = (ctypes.c_int16 * size).from_address(int(meta[0]) + 2 * layer * size)
+    return torch.frombuffer(raw, dtype=torch.int16).view(dtype).view(2, heads, capacity, h)
+
+
+@_Kernel
+def embed_rows(
+    grid: tuple[int, ...],
+    ids: torch.Tensor,
+    table: torch.Tensor,
+    streams: torch.Tensor,
+    normed: torch.Tensor,
+    eps: float,
+    **_: Any,
+) -> None:
+    x = table[ids[: grid[0]]].float()
+    streams[:, : grid[0]] = x
+    normed[:, : grid[0]] = _norm(x, eps).to(normed.dtype)
+
+
+@_Kernel
+def land(
+    grid: tuple[int, ...],
+    meta: torch.Tensor,
+    streams: torch.Tensor,
+    output: torch.Tensor,
+    late: torch.Tensor,
+    normed: torch.Tensor,
+    own: float,
+    others: float,
+    late_own: float,
+    late_others: float,
+    eps: float,
+    *,
+    has_late: bool,
+    late_compact: bool,
+    tail: bool,
+    **_: Any,
+) -> None:
+    count, first = grid[0], _first(meta, tail)
+    rows = slice(first, first + count)
+
+    def landed(o: torch.Tensor, own: float, others: float) -> torch.Tensor:
+        return own * o + others * (o.sum(0, keepdim=True) - o)
+
+    x = streams[:, rows] + landed(output[:, :count].float(), own, others)
+    if has_late:
+        at = slice(count) if late_compact else rows
+        x = x + landed(late[:, at].float(), late_own, late_others)
+    streams[:, rows] = x
+    normed[:, :count] = _norm(x, eps).to(normed.dtype)
+
+
+@_Kernel
+def turn_and_append(
+    grid: tuple[int, ...],
+    meta: torch.Tensor,
+    qkv: torch.Tensor,
+    bias: torch.Tensor,
+    weights: torch.Tensor,
+    rope: torch.Tensor,
+    queries: torch.Tensor,
+    scale: float,
+    eps: float,
+    *,
+    layer: int,
+    heads: int,
+    rep: int,
+    h: int,
+    has_bias: bool,
+    has_norm: bool,
+    **_: Any,
+) -> None:
+    count, lanes = grid[0], qkv.shape[0]
+    position, real = int(meta[2]), int(meta[3])
+    x = qkv[:, :count].view(lanes, count, -1, rep + 2, h)
+    if has_bias:
+        x = x + bias[layer].view(lanes, 1, -1, rep + 2, h)
+    x = x.transpose(1, 2).flatten(0, 1)  # [K, T, rep + 2, h]
+    y = x
+    if has_norm:
+        which = torch.tensor([0] * rep + [1, 1])
+        y = _norm(x, eps) * weights[layer][which]
+    cos, sin = rope[position : position + count].unsqueeze(1).unbind(-1)
+    even, odd = y[..., ::2], y[..., 1::2]
+    y = torch.stack([even * cos - odd * sin, even * sin + odd * cos], -1).flatten(-2)
+    queries.view(heads, -1, rep, h)[:, :count] = (y[:, :, :rep] * scale).to(queries.dtype)
+    if real:
+        cache = _cache(meta, heads, layer, h, queries.dtype)
+        cache[0, :, position : position + real] = y[:, :real, rep].to(queries.dtype)
+        cache[1, :, position : position + real] = x[:, :real, rep + 1].to(queries.dtype)
+
+
+@_Kernel
+def attend(
+    grid: tuple[int, ...],
+    meta: torch.Tensor,
+    queries: torch.Tensor,
+    mixed: torch.Tensor,
+    partial: torch.Tensor,
+    sums: torch.Tensor,
+    *,
+    layer: int,
+    heads: int,
+    rep: int,
+    h: int,
+    count: int,
+    window: int,
+    splits: int,
+    tail: bool,
+    **_: Any,
+) -> None:
+    first, position, real = _first(meta, tail), int(meta[2]), int(meta[3])
+    end = position + real
+    lanes = mixed.shape[0]
+    q = queries.view(heads, -1, rep, h)[:, first : first + count].float()
+    keys, values = (t[:, :end].float() for t in _cache(meta, heads, layer, h, queries.dtype))
+    age = position + first + torch.arange(count).unsqueeze(1) - torch.arange(end)
+    visible = (age >= 0) & (age < (window or end + count))
+    score = torch.einsum("ktre,kne->ktrn", q, keys).masked_fill(~visible[:, None], float("-inf"))
+    top = score.amax(-1, keepdim=True).clamp(min=-1e30)
+    weight = torch.exp2(score - top)
+    out = torch.einsum("ktrn,kne->ktre", weight / weight.sum(-1, keepdim=True).clamp(min=1e-30), values)
+    out = out.view(lanes, -1, count, rep, h).transpose(1, 2).reshape(lanes, count, -1)
+    mixed[:, :count] = out.to(mixed.dtype)
+
+
+@_Kernel
+def merge_splits(grid: tuple[int, ...], *_: Any, **__: Any) -> None:
+    """`attend` of this twin has no splits."""
+
+
+@_Kernel
+def gate(grid: tuple[int, ...], both: torch.Tensor, hidden: torch.Tensor, **_: Any) -> None:
+    both = both[:, : grid[0]].float()
+    g, u = both[..., ::2], both[..., 1::2]
+    hidden[:, : grid[0]] = (torch.nn.functional.silu(g) * u).to(hidden.dtype)
