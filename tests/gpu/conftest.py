@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from typing import TypeAlias
 
 import pytest
 
 from kogagent.engine.backends import unavailable
 
 REASON = unavailable("cuda")
+Figures: TypeAlias = Callable[[str], None]
+_FIGURES: list[str] = []
+
+
+@pytest.fixture
+def figures() -> Figures:
+    """Takes lines that are shown after the run: what a test measured on its way."""
+    return _FIGURES.append
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -27,6 +37,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for line in _FIGURES:
+        terminalreporter.write_line(line)
     if REASON is not None and os.environ.get("KOGAGENT_REQUIRE_GPU") != "1":
         terminalreporter.write_line(
             f"tests/gpu deselected: {REASON}. KOGAGENT_REQUIRE_GPU=1 makes their absence a failure."
