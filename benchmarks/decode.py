@@ -1,10 +1,12 @@
 """Decoding at batch 1: tokens a second beside the memory's limit and transformers on the same weights.
 
-    python -m benchmarks.decode [--backend cpu] [--model NAME] [--context N] [--tokens N] [--threads N]
+    python -m benchmarks.decode [--backend auto] [--model NAME] [--context N] [--tokens N] [--threads N]
 
+On a machine with a GPU, without --model: the shapes of `benchmarks.decode_cuda`, with its options, all peers,
+gaps between tokens, and a chart. Elsewhere, or with --backend cpu, SmolLM2-135M or what --model names.
 The limit of a figure is the read bandwidth measured in the same rounds, divided by the bytes one token needs:
-every weight but the embedding table, and the keys and values at the middle of the run. Everything compared
-takes turns in one interleave, on fresh random prompts.
+every weight but the embedding table, and the keys and values at the middle of the run; on a GPU it is the
+kernel's own ring without products. What is compared takes turns in one interleave, on fresh random prompts.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ import numpy as np
 
 from benchmarks.common import Figure, Record, append, interleave, make_record, read_bandwidth_run, show
 from kogagent.engine.backend import Backend, DecodePlan
-from kogagent.engine.backends import open_backend, resolve
+from kogagent.engine.backends import open_backend, resolve, unavailable
 from kogagent.engine.sampling import SamplingParams
 from kogagent.engine.weights import Checkpoint, load_checkpoint
 from kogagent.errors import InputError, MissingExtraError
@@ -144,26 +146,68 @@ def cpu(case: Case, rng: np.random.Generator) -> list[Record]:
     return records
 
 
-BACKENDS: dict[str, Callable[[Case, np.random.Generator], list[Record]]] = {"cpu": cpu}
-"""What --backend may say, and the function that measures it."""
+def cuda(case: Case, rng: np.random.Generator) -> list[Record]:
+    """A model's real weights on the GPU."""
+    from kogagent.engine.backends.cuda import CudaBackend
+
+    backend = CudaBackend(case.checkpoint.spec, case.checkpoint.tensors)
+    kernel, spec = backend.kernel(), case.checkpoint.spec
+    runs = {"limit": lambda: 1.0 / kernel.stream_only(50), "ours": decode_run(backend, case, rng)}
+    figures = interleave(runs, case.repeats)
+    needed = spec.streamed_bytes() + spec.kv_bytes(case.context + case.tokens // 2)
+    return [
+        make_record(
+            "decode",
+            f"{case.model}/fp16/ctx{case.context}",
+            "cuda",
+            "tok_s",
+            figures["ours"],
+            limit=figures["limit"],
+            device="cuda",
+            note=f"{needed / 1e6:.1f} MB a token, real weights, {case.tokens} tokens a repeat",
+        )
+    ]
+
+
+BACKENDS: dict[str, Callable[[Case, np.random.Generator], list[Record]]] = {"cpu": cpu, "cuda": cuda}
+"""What --backend may say, and the function that measures a model on it."""
 
 
 def _limit(bandwidth: Figure, needed: int) -> float:
     return bandwidth.value / needed
 
 
+def shapes(arguments: Sequence[str], *, dry: bool) -> None:
+    """All of `benchmarks.decode_cuda`, and the chart of what it recorded."""
+    from benchmarks import decode_chart, decode_cuda
+    from benchmarks.peer_process import PEERS
+
+    decode_cuda.main(["--peers", *PEERS, "--gaps", "20000", *arguments])
+    if not dry and importlib.util.find_spec("matplotlib") is not None:
+        print(f"chart: {decode_chart.draw()}")
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.decode", description=(__doc__ or "").split("\n")[0]
     )
-    parser.add_argument("--backend", choices=sorted(BACKENDS), default="cpu")
-    parser.add_argument("--model", default="smollm2-135m", help="a directory, a .gguf file, or smollm2-135m")
+    parser.add_argument("--backend", choices=["auto", *sorted(BACKENDS)], default="auto")
+    parser.add_argument("--model", help="a directory, a .gguf file, or smollm2-135m, on a CPU the default")
     parser.add_argument("--context", type=int, default=64, help="ids before the first measured token")
     parser.add_argument("--tokens", type=int, default=64, help="measured tokens a repeat")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--threads", type=int, default=0, help="of torch on the CPU; 0 leaves its own choice")
     parser.add_argument("--dry", action="store_true", help="print the figures without recording them")
-    options = parser.parse_args(arguments)
+    options, _ = parser.parse_known_args(arguments)
+    if options.backend == "auto":
+        options.backend = "cpu" if unavailable("cuda") is not None else "cuda"
+    if options.backend == "cuda" and options.model is None:
+        places = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+        places.add_argument("--backend")
+        shapes(places.parse_known_args(arguments)[1], dry=options.dry)
+        return
+    parser.parse_args(arguments)  # refuses what is unknown here
+    options.model = options.model or "smollm2-135m"
     if options.threads:
         import torch
 

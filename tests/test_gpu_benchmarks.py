@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks import common, decode_cuda, phases
+from benchmarks import common, decode_chart, decode_cuda, phases
 from benchmarks.peer_process import PeerFailed, PeerProcess
 from kogagent.engine.backends.cpu import CpuBackend
 from kogagent.engine.weights import random_tensors
@@ -115,3 +115,19 @@ def test_number_text_is_its_ids(rng: np.random.Generator) -> None:
     assert SimpleNamespace(vocabulary=tokenizer.vocabulary).vocabulary.decode(ids).split() == [
         b"%d" % i for i in ids
     ]
+
+
+def test_the_chart_shows_the_newest_record_of_each_case(tmp_path: Path) -> None:
+    base = {"backend": "cuda", "metric": "tok_s", "card": "a card", "date": "2026-01-01T00:00:00Z"}
+    lines: list[dict[str, Any]] = [
+        {**base, "case": "a/fp16/ctx8", "value": 1.0, "limit": 9.0, "peers": {}},
+        {**base, "case": "b/fp16/ctx8", "value": 3.0, "limit": None, "peers": {"theirs": 2.0}},
+        {**base, "case": "a/fp16/ctx8", "value": 2.0, "limit": 9.0, "peers": {}},
+        {**base, "case": "c", "backend": "native", "value": 2.0, "limit": 9.0, "peers": {}},
+    ]
+    (tmp_path / "decode.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    assert [(r["case"], r["value"]) for r in decode_chart.newest(tmp_path).values()] == [
+        ("a/fp16/ctx8", 2.0),
+        ("b/fp16/ctx8", 3.0),
+    ]
+    assert decode_chart.draw(tmp_path).stat().st_size > 1000
