@@ -166,3 +166,20 @@ def gate(grid: tuple[int, ...], both: torch.Tensor, hidden: torch.Tensor, **_: A
     both = both[:, : grid[0]].float()
     g, u = both[..., ::2], both[..., 1::2]
     hidden[:, : grid[0]] = (torch.nn.functional.silu(g) * u).to(hidden.dtype)
+
+
+@_Kernel
+def multiply_few(
+    grid: tuple[int, ...],
+    x: torch.Tensor,
+    w: torch.Tensor,
+    out: torch.Tensor,
+    *,
+    count: int,
+    gated: bool,
+    **_: Any,
+) -> None:
+    y = torch.bmm(x[:, :count].float(), w.float().mT)
+    if gated:
+        y = torch.nn.functional.silu(y[..., ::2]) * y[..., 1::2]
+    out[:, :count] = y.to(out.dtype)

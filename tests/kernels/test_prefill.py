@@ -252,3 +252,23 @@ def test_attention_kernels_are_their_twin(
 def test_gate_kernel_is_its_twin(interpreted: ModuleType, rng: np.random.Generator) -> None:
     tensors = [_random(rng, LANES, ROWS, 2 * 12).half(), torch.zeros(LANES, ROWS, 12).half()]
     _same(interpreted, "gate", (3, 2, LANES), tensors, rows=ROWS, size=12, block=8)
+
+
+@pytest.mark.parametrize("gated", [False, True])
+def test_product_kernel_is_its_twin(gated: bool, interpreted: ModuleType, rng: np.random.Generator) -> None:
+    size, columns = 44, 40  # neither fills its blocks
+    out = torch.zeros(LANES, ROWS + 2, size // 2 if gated else size).half()
+    tensors = [_random(rng, LANES, ROWS, columns).half(), _random(rng, LANES, size, columns).half(), out]
+    shape = {"x_rows": ROWS, "out_rows": ROWS + 2, "count": 3, "size": size, "columns": columns}
+    got = _same(
+        interpreted,
+        "multiply_few",
+        (3, LANES),
+        tensors,
+        gated=gated,
+        block_n=16,
+        block_t=16,
+        block_k=16,
+        **shape,
+    )
+    assert bool((got[2][:, 3:] == 0).all()), "rows past the count were written"

@@ -327,3 +327,53 @@ def gate(both, hidden, rows: tl.constexpr, size: tl.constexpr, block: tl.constex
     j = tl.program_id(1) * block + tl.arange(0, block)
     y = g / (1.0 + tl.exp(-g)) * u
     tl.store(hidden + row * size + j, y.to(hidden.dtype.element_ty), mask=j < size)
+
+
+@triton.jit  # type: ignore[untyped-decorator, unused-ignore]
+def multiply_few(  # type: ignore[no-untyped-def]
+    x,
+    w,
+    out,
+    x_rows: tl.constexpr,
+    out_rows: tl.constexpr,
+    count: tl.constexpr,
+    size: tl.constexpr,
+    columns: tl.constexpr,
+    gated: tl.constexpr,
+    block_n: tl.constexpr,
+    block_t: tl.constexpr,
+    block_k: tl.constexpr,
+):
+    """out [S, out_rows, size] = x [S, x_rows, columns] times w [S, size, columns] for few rows.
+
+    Each program streams its weights once. gated: rows of w alternate gate and up, out [S, out_rows, size / 2]
+    is silu(gate) * up. Grid [ceil(size / block_n), S].
+    """
+    lane = tl.program_id(1).to(tl.int64)
+    n = tl.program_id(0) * block_n + tl.arange(0, block_n)
+    t = tl.arange(0, block_t)
+    k = tl.arange(0, block_k)
+    from_w = w + (lane * size + n)[:, None] * columns + k[None, :]
+    from_x = x + (lane * x_rows + t)[None, :] * columns + k[:, None]
+    acc = tl.zeros([block_n, block_t], tl.float32)
+    for k0 in range(0, columns, block_k):
+        inside = k0 + k < columns
+        a = tl.load(
+            from_w + k0,
+            mask=(n < size)[:, None] & inside[None, :],
+            other=0.0,
+            eviction_policy="evict_first",
+        )
+        b = tl.load(from_x + k0, mask=(t < count)[None, :] & inside[:, None], other=0.0)
+        acc = tl.dot(a, b, acc)
+    if gated:
+        g, u = tl.split(tl.permute(tl.reshape(acc, [block_n // 2, 2, block_t]), 0, 2, 1))
+        y = g / (1.0 + tl.exp(-g)) * u
+        m = tl.program_id(0) * (block_n // 2) + tl.arange(0, block_n // 2)
+        to = out + (lane * out_rows + t)[:, None] * (size // 2) + m[None, :]
+        tl.store(
+            to, tl.trans(y).to(out.dtype.element_ty), mask=(t < count)[:, None] & (m < size // 2)[None, :]
+        )
+    else:
+        to = out + (lane * out_rows + t)[:, None] * size + n[None, :]
+        tl.store(to, tl.trans(acc).to(out.dtype.element_ty), mask=(t < count)[:, None] & (n < size)[None, :])

@@ -25,6 +25,8 @@ from kogagent.kernels.pack import Layout, log2_scale, matrix
 META = 4
 """int64 words before the ids: see device.py."""
 MAX_SPLITS = 16
+FEW_ROWS = 64
+"""Rows up to which a product is bound by its weights, and cuBLAS is not used where the card can be filled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,11 +192,14 @@ class Passes:
             self._attend(module // 2, rows, tail=tail)
             self._product(self._mixed, phase + 1, to, rows)
             return
-        self._product(normed, phase, self._both, rows)
-        block = min(1024, _power(self._layout.ffn))
-        self._device.gate[(rows, -(-self._layout.ffn // block), self._layout.lanes)](
-            self._both, self._hidden, rows=self._rows, size=self._layout.ffn, block=block, num_warps=4
-        )
+        if self._few(phase, rows):
+            self._multiply_few(normed, phase, self._hidden, rows, gated=True)
+        else:
+            self._product(normed, phase, self._both, rows)
+            block = min(1024, _power(self._layout.ffn))
+            self._device.gate[(rows, -(-self._layout.ffn // block), self._layout.lanes)](
+                self._both, self._hidden, rows=self._rows, size=self._layout.ffn, block=block, num_warps=4
+            )
         self._product(self._hidden, phase + 1, to, rows)
 
     def _attend(self, layer: int, count: int, *, tail: bool) -> None:
@@ -297,7 +302,37 @@ class Passes:
         return out.transpose(0, 1).reshape(rows, -1)
 
     def _product(self, x: torch.Tensor, phase: int, out: torch.Tensor, rows: int) -> None:
-        multiply(x[:, :rows], self._weights[phase], out[:, :rows])
+        if self._few(phase, rows):
+            self._multiply_few(x, phase, out, rows, gated=False)
+        else:
+            multiply(x[:, :rows], self._weights[phase], out[:, :rows])
+
+    def _few(self, phase: int, rows: int) -> bool:
+        """Whether a product is multiply_few's: bound by its weights, with a program for each processor."""
+        lanes, size, _ = self._weights[phase].shape
+        return rows <= FEW_ROWS and lanes * (size // 32) >= self._tiles
+
+    def _multiply_few(
+        self, x: torch.Tensor, phase: int, out: torch.Tensor, rows: int, *, gated: bool
+    ) -> None:
+        lanes, size, columns = self._weights[phase].shape
+        block_n = 64 if lanes * (size // 64) >= self._tiles else 32
+        self._device.multiply_few[(-(-size // block_n), lanes)](
+            x,
+            self._weights[phase],
+            out,
+            x_rows=x.shape[1],
+            out_rows=out.shape[1],
+            count=rows,
+            size=size,
+            columns=columns,
+            gated=gated,
+            block_n=block_n,
+            block_t=max(16, _power(rows)),
+            block_k=128,
+            num_warps=4,
+            num_stages=4 if block_n == 32 else 3,
+        )
 
     def _warps(self) -> int:
         return 8 if self._spec.dim >= 2048 else 4
