@@ -57,10 +57,14 @@ class Build:
         return found
 
 
-def build(entry: str, capability: int, defines: tuple[str, ...] = (), cache: Path | None = None) -> Build:
+def build(
+    entry: str, capability: int, defines: tuple[str, ...] = (), cache: Path | None = None, *, model: str = ""
+) -> Build:
     """Compile csrc/<entry> for a compute capability (80, 90 ..), or find it compiled.
 
-    The cache key covers every file of csrc, the struct proof, the flags and the compiler's version; a build
+    model: what the source includes as model.cuh, the constants of one model on one card.
+
+    The cache key covers every file of csrc, the model's constants, the struct proof, the flags and the compiler's version; a build
     appears by one rename, so that processes may race. cache: a directory; KOGAGENT_CACHE or
     ~/.cache/kogagent by default. Raises DeviceError with the compiler's log.
     """
@@ -78,7 +82,7 @@ def build(entry: str, capability: int, defines: tuple[str, ...] = (), cache: Pat
     )
     nvrtc = _nvrtc()
     headers = {path.name: path.read_text(encoding="utf-8") for path in sorted(SOURCE.glob("*.cuh"))}
-    headers["proof.cuh"] = proof()
+    headers["proof.cuh"], headers["model.cuh"] = proof(), model
     source = (SOURCE / entry).read_text(encoding="utf-8")
     version = _check(nvrtc, nvrtc.nvrtcVersion())
     digest = hashlib.sha256(

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from kogagent.errors import DeviceError, MissingExtraError
 from kogagent.kernels.build import build
-from kogagent.kernels.pack import PHASES, Layout, by_kv_head, kind_of, log2_scale, pack
+from kogagent.kernels.pack import PHASES, Layout, by_kv_head, kind_of, pack
 from kogagent.kernels.params import PARAMS
 from kogagent.spec import ModelSpec
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import torch
 
 THREADS = 384
+PROFILE_SLOTS = 24  # of csrc/exchange.cuh
 _INPUTS = (
     "the stream",
     "attention from its splits",
@@ -108,8 +109,8 @@ class Monokernel:
         device = tensors["embed"].device
         self._torch, self._cupy, self._device = torch, cupy, device
         major, minor = torch.cuda.get_device_capability(device)
-        defines = (f"KOGAGENT_WIDTH={width}", *(("KOGAGENT_PROFILE",) if profile else ()))
-        made = build("monokernel.cu", major * 10 + minor, defines)
+        defines = ("KOGAGENT_PROFILE",) if profile else ()
+        made = build("monokernel.cu", major * 10 + minor, defines, model=layout.model_source())
         self._module = cupy.RawModule(path=str(made.path), enable_cooperative_groups=True)
         self._kernel = self._module.get_function("decode")
         self._kernel.max_dynamic_shared_size_bytes = layout.shared_bytes
@@ -147,7 +148,7 @@ class Monokernel:
             "pending": torch.zeros(max(max_pending, 1), dtype=torch.int32, device=device),
             "dead": torch.zeros(1, dtype=torch.int32, device=device),
             "logits_out": torch.zeros(spec.vocab_size, dtype=torch.float32, device=device),
-            "profile": words(layout.blocks, 16),
+            "profile": words(layout.blocks, PROFILE_SLOTS),
         }
         if spec.qkv_bias:
             self._tensors["bias"] = bias_rows(layout, tensors)
@@ -179,37 +180,7 @@ class Monokernel:
         p["token_ring"], p["status"] = self._ring.data_ptr(), self._status.data_ptr()
         p["abort_word"] = self._abort.data_ptr()
         p["tape_stride"], p["deadline_ns"] = layout.tape_bytes, int(deadline_s * 1e9)
-        for name in (
-            "group",
-            "lanes",
-            "heads",
-            "kv_heads",
-            "ffn",
-            "splits",
-            "head_mode",
-            "head_rows",
-            "qkv_rows",
-        ):
-            p[name] = getattr(layout, name)
-        for name in ("x_stride", "stage_bytes", "stages", "max_dim_rows", "max_head_rows", "blocks"):
-            p[name] = getattr(layout, name)
-        p["stage_chunks"], p["step_chunks"] = layout.stage_chunks, layout.step_chunks
-        p["layers"], p["dim"], p["head_dim"], p["vocab"] = (
-            spec.n_layers,
-            spec.dim,
-            spec.head_dim,
-            spec.vocab_size,
-        )
-        p["splits"], p["split_log2"] = layout.splits, layout.splits.bit_length() - 1
-        p["direct_combine"], p["head_grid"] = layout.direct_combine, layout.head_grid
-        p["eps"], p["width"] = spec.norm_eps, layout.width
-        equal = (
-            spec.lanes if layout.lanes == 1 and spec.head == "sum" else 1
-        )  # norm(L x) = norm of x, eps / L²
-        p["head_eps"] = spec.norm_eps / equal**2
-        p["attn_scale_log2"] = log2_scale(spec)
-        for name, offset in layout.offsets.items():
-            p[f"off_{name}"] = offset
+        p["stages"] = layout.stages
         for i, shape in enumerate(layout.shapes):
             for field in ("tiles", "part_tiles", "parts", "per_stage", "warps"):
                 p["shape"][field][0, i] = getattr(shape, field)
@@ -357,7 +328,7 @@ class Monokernel:
         return out
 
     def profile(self) -> npt.NDArray[np.int64]:
-        """Cycles [blocks, 16] of the last segment by phase, thread 0 of each block."""
+        """Cycles [blocks, PROFILE_SLOTS] of the last segment by phase, thread 0 of each block."""
         out: npt.NDArray[np.int64] = self._tensors["profile"].cpu().numpy()
         return out
 

@@ -28,14 +28,12 @@ class KeyStage:
     last_rows: int
 
 
-def key_stages(
-    at: int, window: int, split: int, splits: int, step_chunks: int, stage_chunks: int
-) -> list[KeyStage]:
+def key_stages(at: int, window: int, split: int, splits: int, stage_chunks: int) -> list[KeyStage]:
     """Stages that bring a split's cached keys for a pass whose first row is at position `at`."""
     first = max(0, at + 1 - window) if window else 0
     low = -(-(first // KEY_BLOCK - split) // splits)
     high = -(-(-(-at // KEY_BLOCK) - split) // splits)
-    base = low - low % step_chunks
+    base = low - low % 2
     out = []
     for start in range(base, high if high > low else base, stage_chunks):
         end = min(start + stage_chunks, high)
@@ -216,7 +214,7 @@ class Oracle:
         layout = self.layout
         for split in range(layout.splits):
             for stage in key_stages(
-                position, window, split, layout.splits, layout.step_chunks, layout.stage_chunks
+                position, window, split, layout.splits, layout.stage_chunks
             ):
                 for place in range(stage.low, stage.high):
                     at = (place * layout.splits + split) * KEY_BLOCK

@@ -34,8 +34,12 @@ MAX_SPLITS = 32
 HEAD_SCRATCH = 8256
 MISC = 688
 KEY_BLOCK = 8  # positions that go to one split together: a chunk
-SCORED_KEYS = 4  # that a thread scores at once
 DIRECT_COMBINE_CELLS = 1536
+_CONSTANTS = (
+    *("blocks", "group", "lanes", "heads", "kv_heads", "ffn", "width", "qkv_rows", "splits", "direct_combine"),
+    *("head_mode", "head_rows", "head_grid", "x_stride", "stage_bytes", "max_dim_rows", "max_head_rows"),
+    "stage_chunks",
+)
 PHASES = ("qkv", "out", "gate_up", "down", "head")
 
 
@@ -56,7 +60,7 @@ class Layout:
 
     lanes: streams kept apart, 1 where all are equal; group: blocks of one lane. schedule [blocks, 4N+1]:
     first unit << 16 | units of each phase. heads, kv_heads, ffn are of one lane. stage_chunks: chunks of keys
-    and their values in a stage of the ring, a multiple of step_chunks, which all warps score at once.
+    and their values in a stage of the ring, even.
     """
 
     spec: ModelSpec
@@ -80,7 +84,6 @@ class Layout:
     max_dim_rows: int
     max_head_rows: int
     stage_chunks: int
-    step_chunks: int
     offsets: Mapping[str, int]
     shared_bytes: int
 
@@ -91,6 +94,33 @@ class Layout:
     @property
     def qkv_rows(self) -> int:
         return (self.heads + 2 * self.kv_heads) * self.spec.head_dim
+
+    def model_source(self) -> str:
+        """C++ of the constants that the kernel is compiled for: csrc/params.cuh says what each means."""
+        spec = self.spec
+        same = spec.lanes if self.lanes == 1 and spec.head == "sum" else 1  # norm(L x) = norm of x, eps / L²
+        numbers = {
+            **{name: getattr(self, name) for name in _CONSTANTS},
+            "layers": spec.n_layers,
+            "dim": spec.dim,
+            "head_dim": spec.head_dim,
+            "vocab": spec.vocab_size,
+            "has_bias": spec.qkv_bias,
+            "has_qk_norm": spec.qk_norm,
+            "split_log2": self.splits.bit_length() - 1,
+            **{f"off_{name}": offset for name, offset in self.offsets.items()},
+        }
+        reals = {
+            "eps": spec.norm_eps,
+            "head_eps": spec.norm_eps / same**2,
+            "attn_scale_log2": log2_scale(spec),
+        }
+        lines = [f"static constexpr int {name} = {int(value)};" for name, value in numbers.items()]
+        lines += [
+            f"static constexpr float {name} = {float(np.float32(value)).hex()}f;"
+            for name, value in reals.items()
+        ]
+        return "\n".join(["#pragma once", "struct Model {", *lines, "};", ""])
 
     def rows(self, kind: int) -> int:
         """Rows of one group in a kind of phase."""
@@ -171,7 +201,7 @@ def plan(
 
     def regions(rows: int) -> dict[str, int]:
         """Shared memory beside the ring, bytes."""
-        attend = rows * (rep + 1) * h * 4 + WARPS * h * 4 + WARPS * 8
+        attend = rows * (rep + 1) * h * 4 + WARPS * min(rep, 8) * (h * 4 + 8)
         sizes = {
             "x": rows * x_stride * 2,
             "attn": max(attend, HEAD_SCRATCH),
@@ -193,9 +223,7 @@ def plan(
         t * u * (spec.n_layers if i < 4 else 1) for i, (t, u) in enumerate(zip(tiles, units, strict=True))
     ]
     # Every width cuts its stages alike, so that sums are taken in the same order: widths agree to the bit.
-    step_chunks = _step_chunks(rep, h)
-    chunk_bytes = 2 * KEY_BLOCK * h * 2
-    stage_tiles = _stage(room(1), tiles, weights, -(-step_chunks * chunk_bytes // TILE_BYTES))
+    stage_tiles = _stage(room(1), tiles, weights)
     fits = min(room(width) // stage_tiles, MAX_STAGES)
     if fits < 2:
         raise ConfigError(
@@ -204,11 +232,12 @@ def plan(
         )
     stages = min(fits, stages) if stages else fits
     sizes = regions(width)
-    offsets, at = {}, stages * stage_tiles * TILE_BYTES
-    for name, size in sizes.items():
+    offsets, at = {}, 0
+    for name, size in {**sizes, "ring": stages * stage_tiles * TILE_BYTES}.items():
         offsets[name] = at
         at += size
-    shapes = tuple(_shape(t, stage_tiles) for t in tiles)
+    each = [-(-u // (lanes * group if i == 4 and head_grid else group)) for i, u in enumerate(units)]
+    shapes = tuple(_shape(t, stage_tiles, n) for t, n in zip(tiles, each, strict=True))
     counts = (schedule & 0xFFFF).astype(np.int64)
     per_phase = np.array([tiles[kind_of(i, spec)] for i in range(counts.shape[1])], dtype=np.int64)
     return Layout(
@@ -232,36 +261,29 @@ def plan(
         stages=stages,
         max_dim_rows=max_dim_rows,
         max_head_rows=max_head_rows,
-        stage_chunks=stage_tiles * TILE_BYTES // chunk_bytes // step_chunks * step_chunks,
-        step_chunks=step_chunks,
+        stage_chunks=stage_tiles * TILE_BYTES // (2 * KEY_BLOCK * h * 2) // 2 * 2,
         offsets=offsets,
         shared_bytes=at,
     )
 
 
-def _shape(tiles: int, stage_tiles: int) -> Shape:
+def _shape(tiles: int, stage_tiles: int, units: int = WARPS) -> Shape:
+    """How stages cut units of `tiles`, and how many warps share one where a block has `units` of them."""
     if tiles > stage_tiles:
         parts = -(-tiles // stage_tiles)
         return Shape(tiles, -(-tiles // parts), parts, 1, WARPS)
     per_stage = stage_tiles // tiles
 
     def rounds(warps: int) -> int:  # loads of the busiest warp over one stage
-        return -(-per_stage * warps // WARPS) * -(-tiles // warps)
+        return -(-min(per_stage, units) * warps // WARPS) * -(-tiles // warps)
 
     return Shape(tiles, tiles, 1, per_stage, min((1, 2, 4, 8), key=rounds))
 
 
-def _step_chunks(rep: int, h: int) -> int:
-    """Chunks of keys that a block's warps score at once, a power of two; 1 where it is less than a chunk."""
-    warps = min(WARPS, 1 << (WARPS // min(rep, WARPS)).bit_length() - 1)  # that share one head
-    together = 32 // (1 << (-(-h // 8) - 1).bit_length())  # keys of a warp
-    return max(1, SCORED_KEYS * warps * together // KEY_BLOCK)
-
-
-def _stage(room_tiles: int, tiles: list[int], weights: list[int], least: int) -> int:
+def _stage(room_tiles: int, tiles: list[int], weights: list[int]) -> int:
     """Tiles of a stage: the cut that keeps most bytes in flight, the larger stage among near equals."""
-    best = (0.0, max(least, 48))
-    for size in range(max(least, 48), 97):
+    best = (0.0, 48)
+    for size in range(48, 97):
         stages = min(room_tiles // size, MAX_STAGES)
         used = 0.0
         for t, weight in zip(tiles, weights, strict=True):

@@ -73,13 +73,12 @@ def test_the_twin_refuses_a_word_that_never_arrives() -> None:
 def test_stages_bring_every_cached_key_that_a_pass_sees_once(rng: np.random.Generator) -> None:
     for _ in range(400):
         at, window = int(rng.integers(0, 700)), int(rng.choice([0, 1, 7, 8, 9, 64, 300]))
-        splits, step = 1 << int(rng.integers(0, 6)), 1 << int(rng.integers(0, 3))
-        size = step * int(rng.integers(1, 7))
+        splits, size = 1 << int(rng.integers(0, 6)), 2 * int(rng.integers(1, 7))
         brought = np.zeros(at, dtype=np.int64)
         for split in range(splits):
-            stages = key_stages(at, window, split, splits, step, size)
+            stages = key_stages(at, window, split, splits, size)
             for i, stage in enumerate(stages):
-                assert stage.start % step == 0
+                assert stage.start % 2 == 0
                 assert stage.start == stages[0].start + i * size
                 assert stage.start <= stage.low < stage.high <= stage.start + size
                 for place in range(stage.low, stage.high):
@@ -96,11 +95,11 @@ _HOST = """
 #define __device__
 #define __forceinline__ inline
 #include "keys.cuh"
-extern "C" int stages(int at, int window, int split, int split_log2, int step, int size) {
-    return key_run(at, window, split, split_log2, step, size).stages;
+extern "C" int stages(int at, int window, int split, int split_log2, int size) {
+    return key_run(at, window, split, split_log2, size).stages;
 }
-extern "C" void stage(int at, int window, int split, int split_log2, int step, int size, int i, int* out) {
-    const KeyRun run = key_run(at, window, split, split_log2, step, size);
+extern "C" void stage(int at, int window, int split, int split_log2, int size, int i, int* out) {
+    const KeyRun run = key_run(at, window, split, split_log2, size);
     const KeyStage s = key_stage(run, i, at, split, split_log2, size);
     out[0] = s.start, out[1] = s.low, out[2] = s.high, out[3] = s.last_rows;
 }
@@ -118,10 +117,10 @@ def test_the_devices_own_stages_are_the_twins(tmp_path: Path, rng: np.random.Gen
     out = (ctypes.c_int * 4)()
     for _ in range(2000):
         at, window = int(rng.integers(0, 9000)), int(rng.choice([0, 1, 7, 8, 9, 64, 512]))
-        split_log2, step = int(rng.integers(0, 6)), 1 << int(rng.integers(0, 3))
-        size, split = step * int(rng.integers(1, 9)), int(rng.integers(0, 1 << split_log2))
-        want = key_stages(at, window, split, 1 << split_log2, step, size)
-        assert device.stages(at, window, split, split_log2, step, size) == len(want)
+        split_log2, size = int(rng.integers(0, 6)), 2 * int(rng.integers(1, 9))
+        split = int(rng.integers(0, 1 << split_log2))
+        want = key_stages(at, window, split, 1 << split_log2, size)
+        assert device.stages(at, window, split, split_log2, size) == len(want)
         for i, stage in enumerate(want):
-            device.stage(at, window, split, split_log2, step, size, i, out)
+            device.stage(at, window, split, split_log2, size, i, out)
             assert KeyStage(*out) == stage

@@ -5,50 +5,30 @@
 #pragma once
 #include "gemv.cuh"
 
-constexpr int LOADS = 4;  // keys a thread scores at once
+constexpr int H = Model::head_dim, REP = Model::heads / Model::kv_heads;
+constexpr int ROUND = REP < 8 ? REP : 8;  // query heads that a warp serves at once, of one kv head
+constexpr int ROUNDS = (REP + 7) / 8;
+constexpr int ITEMS = Model::kv_heads * Model::splits;  // (kv head, split): a block of the group each
 
 struct Place {  // of this block
     int lane, rank;
 };
 
-// How the warps and threads of a block share a split: each warp one query head and some of the keys.
-struct SplitPlan {
-    int lanes_log2;         // threads that share one key, log2
-    int warps_log2, share;  // warps that share one head, log2; this warp's place among them
-    int sub, d;             // this thread's key of a group; its first dimension
-    bool active;            // it has dimensions
-    int step;               // keys that all warps of a head score at once
-};
-__device__ __forceinline__ SplitPlan split_plan() {
-    SplitPlan s;
-    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, rep = p.heads / p.kv_heads;
-    s.lanes_log2 = 0;
-    while ((8 << s.lanes_log2) < p.head_dim) s.lanes_log2++;
-    s.warps_log2 = 3;
-    while (s.warps_log2 > 0 && (rep << s.warps_log2) > WARPS) s.warps_log2--;
-    s.share = warp & ((1 << s.warps_log2) - 1);
-    s.sub = lane >> s.lanes_log2;
-    s.d = (lane & ((1 << s.lanes_log2) - 1)) * 8;
-    s.active = s.d < p.head_dim;
-    s.step = LOADS << s.warps_log2 << 5 >> s.lanes_log2;
-    return s;
-}
 // Times that one item's keys pass through the ring: once if a stage holds them all, else for every row and every
 // round of heads, whose sums stay in registers meanwhile.
 __device__ __forceinline__ int key_repeats(const KeyRun& run, int rows) {
-    const int rep = p.heads / p.kv_heads;
-    return run.stages > 1 ? rows * ((rep + WARPS - 1) / WARPS) : 1;
+    return run.stages > 1 ? rows * ROUNDS : 1;
 }
 
 // Producer warp: the cached keys and values that this block's items read in one attention phase.
 __device__ __forceinline__ bool stream_keys(Ring& r, const Place& me, int layer, int at, int rows, int window, int lane, volatile int* quit,
                                             u64 policy) {
-    const int row_bytes = p.head_dim * 2, chunk_bytes = KEY_BLOCK * row_bytes;
+    constexpr int row_bytes = H * 2, chunk_bytes = KEY_BLOCK * row_bytes;
     const size_t values = (size_t)p.lanes * p.kv_heads * p.capacity * row_bytes;  // bytes between a key and its value
 #pragma unroll 1
-    for (int item = me.rank; item < p.kv_heads * p.splits; item += p.group) {
+    for (int item = me.rank; item < ITEMS; item += p.group) {
         const int kv_head = item >> p.split_log2, split = item & (p.splits - 1);
-        const KeyRun run = key_run(at, window, split, p.split_log2, p.step_chunks, p.stage_chunks);
+        const KeyRun run = key_run(at, window, split, p.split_log2, p.stage_chunks);
         const int stages = run.stages * key_repeats(run, rows);
         const size_t head = (size_t)layer * 2 * p.lanes * p.kv_heads + me.lane * p.kv_heads + kv_head;
         const char* cache = (const char*)p.kv + head * p.capacity * row_bytes;
@@ -77,17 +57,17 @@ __device__ __forceinline__ bool stream_keys(Ring& r, const Place& me, int layer,
 
 // Shared memory of this phase, reused by the next item.
 struct AttentionScratch {
-    float* q;      // [rows][rep][h]   scaled and turned
-    u32* fresh;    // [rows][2][h/2]   new keys and values, f16 pairs
-    float* sums;   // [WARPS][h]
-    float2* stats; // [WARPS]          maximum, sum
+    u32* q;         // [rows][2][REP][H/2]  scaled and turned, f16 pairs: rounded, and what rounding left
+    u32* fresh;     // [rows][2][H/2]       new keys and values, f16 pairs
+    float* sums;    // [WARPS][ROUND][H]
+    float2* stats;  // [WARPS][ROUND]       maximum, sum
 };
 __device__ __forceinline__ AttentionScratch attention_scratch(char* base, int rows) {
     AttentionScratch s;
-    s.q = (float*)base;
-    s.fresh = (u32*)(s.q + rows * (p.heads / p.kv_heads) * p.head_dim);
-    s.sums = (float*)(s.fresh + rows * p.head_dim);
-    s.stats = (float2*)(s.sums + WARPS * p.head_dim);
+    s.q = (u32*)base;
+    s.fresh = s.q + rows * REP * H;
+    s.sums = (float*)(s.fresh + rows * H);
+    s.stats = (float2*)(s.sums + WARPS * ROUND * H);
     return s;
 }
 
@@ -101,36 +81,36 @@ __device__ __forceinline__ float warp_sum(float v) {
 // norms and turns it in registers, scales q, puts it into shared memory, and new k and v into the cache too.
 __device__ __forceinline__ void read_qkv(const Place& me, const AttentionScratch& s, const float2* rope, int layer, int rows, int at0, int window,
                                       int kv_head, int split, u32 tag) {
-    constexpr int CELLS = 4;  // pairs of dimensions a thread
-    const int lane = threadIdx.x & 31, pairs = p.head_dim / 2, rep = p.heads / p.kv_heads, vectors = rep + 2;
+    constexpr int pairs = H / 2, CELLS = (pairs + 31) / 32, vectors = REP + 2;  // cells: pairs of dimensions a thread
+    const int lane = threadIdx.x & 31;
 #pragma unroll 1
     for (int v = threadIdx.x >> 5; v < rows * vectors; v += WARPS) {
-        const int w = v / vectors, kind = v - w * vectors - rep, at = at0 + w;  // kind below 0: q, 0: k, 1: v
+        const int w = v / vectors, kind = v - w * vectors - REP, at = at0 + w;  // kind below 0: q, 0: k, 1: v
         if (first_place(at, window, split, p.split_log2) > last_place(at, split, p.split_log2)) continue;
         if (kind >= 0 && (at / KEY_BLOCK & (p.splits - 1)) != split) continue;
-        const bool norm = p.qk_norm && kind < 1;
+        const bool norm = p.has_qk_norm && kind < 1;
         const float2* weights = (const float2*)p.qk_norm + (layer * 2 + (kind == 0 ? 1 : 0)) * pairs;
-        const u64* from = (const u64*)p.qbuf + ((size_t)me.lane * p.width + w) * p.qkv_rows + (kv_head * vectors + kind + rep) * p.head_dim;
+        const u64* from = (const u64*)p.qbuf + ((size_t)me.lane * p.width + w) * p.qkv_rows + (kv_head * vectors + kind + REP) * H;
         float2 weight[CELLS];
         u64 x[2 * CELLS];
 #pragma unroll
         for (int j = 0; j < CELLS; j++)  // on their way while q is waited for
             weight[j] = norm && lane + 32 * j < pairs ? weights[lane + 32 * j] : make_float2(1.0f, 1.0f);
-        poll(x, tag, [&](u64 (&to)[2 * CELLS]) {
+        TIMED(19, poll(x, tag, [&](u64 (&to)[2 * CELLS]) {
 #pragma unroll
             for (int j = 0; j < CELLS; j++) {
                 to[2 * j] = to[2 * j + 1] = (u64)tag << 32;
                 if (lane + 32 * j < pairs) load_two_words(from + 2 * (lane + 32 * j), to[2 * j], to[2 * j + 1]);
             }
-        });
+        }));
         float scale = kind < 0 ? p.attn_scale_log2 : 1.0f;
         if (norm) {
             float square = 0;
 #pragma unroll
             for (int j = 0; j < 2 * CELLS; j++) square += __uint_as_float((u32)x[j]) * __uint_as_float((u32)x[j]);
-            scale *= rsqrtf(warp_sum(square) / p.head_dim + p.eps);
+            scale *= rsqrtf(warp_sum(square) * (1.0f / H) + p.eps);
         }
-        float2* q = (float2*)(s.q + (w * rep + kind + rep) * p.head_dim);
+        u32* q = s.q + (w * 2 * REP + kind + REP) * pairs;
         u32* fresh = s.fresh + (w * 2 + kind) * pairs;
         const size_t head = (size_t)(layer * 2 + kind) * p.lanes * p.kv_heads + me.lane * p.kv_heads + kv_head;
         u32* cache = (u32*)p.kv + (head * p.capacity + at) * pairs;
@@ -143,163 +123,165 @@ __device__ __forceinline__ void read_qkv(const Place& me, const AttentionScratch
                 const float2 r = rope[w * pairs + i];
                 y = make_float2(y.x * r.x - y.y * r.y, y.x * r.y + y.y * r.x);
             }
-            if (kind < 0)
-                q[i] = y;
-            else
+            if (kind < 0) {
+                q[i] = pack_halves(y.x, y.y);
+                const float2 rounded = unpack_halves(q[i]);
+                q[REP * pairs + i] = pack_halves(y.x - rounded.x, y.y - rounded.y);
+            } else
                 fresh[i] = cache[i] = pack_halves(y.x, y.y);
         }
     }
     sync_consumers();
 }
 
-__device__ __forceinline__ void add_scaled(float (&acc)[8], const uint4& v, float k) {
-    const float2 a = unpack_halves(v.x), b = unpack_halves(v.y), c = unpack_halves(v.z), d = unpack_halves(v.w);
-    acc[0] += k * a.x, acc[1] += k * a.y, acc[2] += k * b.x, acc[3] += k * b.y;
-    acc[4] += k * c.x, acc[5] += k * c.y, acc[6] += k * d.x, acc[7] += k * d.y;
-}
-__device__ __forceinline__ float dot(const float4& q0, const float4& q1, const uint4& k) {
-    const float2 a = unpack_halves(k.x), b = unpack_halves(k.y), c = unpack_halves(k.z), d = unpack_halves(k.w);
-    return q0.x * a.x + q0.y * a.y + q0.z * b.x + q0.w * b.y + q1.x * c.x + q1.y * c.y + q1.z * d.x + q1.w * d.y;
-}
+// What a warp has of one round of heads: head lane/4, columns 8j + 2(lane%4) and the next. The tensor core's upper 8
+// rows are the heads' rounded operands, the lower 8 what rounding left: o is the sum of both.
+struct Partial {
+    float m, l;  // maximum, sum of this thread's keys
+    float o[H / 8][4];
+};
 
-// Joins what the warps hold of `heads` heads from q_head and publishes it; weight zero where a split has no keys.
-__device__ __forceinline__ void publish_split(const Place& me, const AttentionScratch& s, int warps_log2, int w, int q_head, int heads,
-                                              int split, u32 tag) {
-    const int h = p.head_dim;
-    const size_t row = (size_t)me.lane * p.width + w;
-#pragma unroll 1
-    for (int i = threadIdx.x; i < heads * (h / 2); i += THREADS) {
-        const int local = i / (h / 2), pair = i - local * (h / 2), first = local << warps_log2, head = q_head + local;
-        float top = -INFINITY, sum = 0, x = 0, y = 0;
-        float2 st[WARPS], a[WARPS];
+// 16 keys, the chunks at `place` and behind it, for the heads from r0 on of row `at`. data: shared address of the
+// stage, chunk: of the first in it. A key's 8 positions lie together, values stage_chunks behind keys.
+__device__ __forceinline__ void attend_pair(Partial& a, const AttentionScratch& s, u32 data, int chunk, int position, int w, int rows, int at0, int first,
+                                            int r0) {
+    constexpr int ROW = H * 2, VALUES = Model::stage_chunks * KEY_BLOCK * ROW;
+    const int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3, at = at0 + w;
+    const u32 fresh = smem_address(s.fresh);
+    // of position `pos` of chunk c: new ones come with this pass, others through the ring
+    const auto row = [&](int c, int r, int values) {
+        const int pos = position + (c << p.split_log2) * KEY_BLOCK + r;
+        return pos >= at0 ? fresh + (min(pos - at0, rows - 1) * 2 + values) * ROW : data + values * VALUES + ((chunk + c) * KEY_BLOCK + r) * ROW;
+    };
+    const u32 k0 = row(0, g, 0) + t * 16, k1 = row(1, g, 0) + t * 16;
+    const u32 q = smem_address(s.q) + (w * 2 * REP + min(r0 + g, REP - 1)) * ROW + t * 16;
+    float c[2][4] = {};
 #pragma unroll
-        for (int v = 0; v < WARPS; v++) {
-            const bool there = v < 1 << warps_log2;
-            st[v] = there ? s.stats[first + v] : make_float2(-INFINITY, 0.0f);
-            a[v] = there ? ((const float2*)(s.sums + (first + v) * h))[pair] : make_float2(0.0f, 0.0f);
-        }
+    for (int i = 0; i < H; i += 32) {
+        const bool there = i + 32 <= H || i + t * 8 < H;
+        const uint4 none = make_uint4(0, 0, 0, 0);
+        const uint4 high = there ? load_shared_16(q + i * 2) : none, low = there ? load_shared_16(q + REP * ROW + i * 2) : none;
+        const uint4 x = there ? load_shared_16(k0 + i * 2) : none, y = there ? load_shared_16(k1 + i * 2) : none;
+        multiply_tile(c[0], make_uint4(high.x, low.x, high.y, low.y), x.x, x.y);
+        multiply_tile(c[1], make_uint4(high.x, low.x, high.y, low.y), y.x, y.y);
+        multiply_tile(c[0], make_uint4(high.z, low.z, high.w, low.w), x.z, x.w);
+        multiply_tile(c[1], make_uint4(high.z, low.z, high.w, low.w), y.z, y.w);
+    }
+    float score[4];
+    u32 seen[2] = {};  // halves of values that count; others may be anything
+    float top = a.m;
 #pragma unroll
-        for (int v = 0; v < WARPS; v++) top = fmaxf(top, st[v].x);
-        const float from = top == -INFINITY ? 0.0f : top;
+    for (int e = 0; e < 4; e++) {
+        const int pos = position + ((e >> 1) << p.split_log2) * KEY_BLOCK + 2 * t + (e & 1);
+        const bool visible = pos >= first && pos <= at;
+        score[e] = visible ? c[e >> 1][e & 1] + c[e >> 1][2 + (e & 1)] : -INFINITY;
+        if (visible) seen[e >> 1] |= e & 1 ? 0xffff0000u : 0xffffu;
+        top = fmaxf(top, score[e]);
+    }
+    top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
+    top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
+    const float from = top == -INFINITY ? 0.0f : top, keep = exp2_fast(a.m - from);
+    a.m = top;
+    a.l *= keep;
 #pragma unroll
-        for (int v = 0; v < WARPS; v++) {
-            const float scale = exp2_fast(st[v].x - from);
-            sum += st[v].y * scale;
-            x += a[v].x * scale;
-            y += a[v].y * scale;
-        }
-        const float k = sum > 0 ? 1.0f / sum : 0.0f;
-        u64* cell = (u64*)p.pbuf + ((row * p.heads * (h / 4) + head * (h / 4) + pair / 2) * p.splits + split) * 2;
-        store_word(cell + (pair & 1), tagged(pack_halves(x * k, y * k), tag));
-        if (pair == 0)
-            store_word((u64*)p.sbuf + (row * p.heads + head) * p.splits + split, tagged(__float_as_uint(top + log2f(sum)), tag));
+    for (int e = 0; e < 4; e++) {
+        score[e] = exp2_fast(score[e] - from);
+        a.l += score[e];
+    }
+#pragma unroll
+    for (int j = 0; j < H / 8; j++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) a.o[j][e] *= keep;
+    uint4 weights;
+    weights.x = pack_halves(score[0], score[1]);
+    weights.z = pack_halves(score[2], score[3]);
+    const float2 r01 = unpack_halves(weights.x), r23 = unpack_halves(weights.z);
+    weights.y = pack_halves(score[0] - r01.x, score[1] - r01.y);
+    weights.w = pack_halves(score[2] - r23.x, score[3] - r23.y);
+    const u32 v = row(lane >> 3 & 1, lane & 7, 1) + (H % 16 ? 0 : (lane >> 4) * 16);
+#pragma unroll
+    for (int j = 0; j < H / 8; j += H % 16 ? 1 : 2) {
+        uint4 x;
+        if (H % 16)
+            load_shared_transposed_2(v + j * 16, x.x, x.y);
+        else
+            x = load_shared_transposed_4(v + j * 16);
+        multiply_tile(a.o[j], weights, x.x & seen[0], x.y & seen[1]);
+        if (H % 16 == 0) multiply_tile(a.o[j + 1], weights, x.z & seen[0], x.w & seen[1]);
     }
 }
 
-// The attention phase of this block: softmax-weighted values of its (kv head, split) items, row by row. A row's keys
-// are taken in the same order whatever the width, the ring and where a stage begins: sums are equal to the bit.
+// Joins what the warps hold of `heads` heads from q_head and publishes it; weight zero where a split has no keys.
+__device__ __forceinline__ void publish_split(const Place& me, const AttentionScratch& s, int w, int q_head, int heads, int split, u32 tag) {
+    const int row = me.lane * p.width + w;
+#pragma unroll 1
+    for (int i = threadIdx.x; i < heads * (H / 2); i += THREADS) {
+        const int local = i / (H / 2), pair = i % (H / 2), head = q_head + local;
+        float top = -INFINITY, sum = 0, x = 0, y = 0;
+#pragma unroll
+        for (int v = 0; v < WARPS; v++) top = fmaxf(top, s.stats[v * ROUND + local].x);
+        const float from = top == -INFINITY ? 0.0f : top;
+#pragma unroll
+        for (int v = 0; v < WARPS; v++) {
+            const float2 st = s.stats[v * ROUND + local], a = ((const float2*)s.sums)[(v * ROUND + local) * (H / 2) + pair];
+            const float scale = exp2_fast(st.x - from);
+            sum += st.y * scale;
+            x += a.x * scale;
+            y += a.y * scale;
+        }
+        const float k = sum > 0 ? __fdividef(1.0f, sum) : 0.0f;
+        u64* cell = (u64*)p.pbuf + (((row * p.heads + head) * (H / 4) + pair / 2) * p.splits + split) * 2;
+        store_word(cell + (pair & 1), tagged(pack_halves(x * k, y * k), tag));
+        if (pair == 0) store_word((u64*)p.sbuf + (row * p.heads + head) * p.splits + split, tagged(__float_as_uint(top + __log2f(sum)), tag));
+    }
+}
+
+// The attention phase of this block: softmax-weighted values of its (kv head, split) items, row by row. Warps take the
+// pairs of chunks by turns; which warp and in which order depends on the position alone, so that sums are equal to the
+// bit whatever the width, the ring and where a stage begins.
 __device__ __forceinline__ void attend(const Place& me, char* scratch, Ring& ring, const float2* rope, int layer, int rows, int at0, int window,
                                        u32 tag) {
     const AttentionScratch s = attention_scratch(scratch, rows);
-    const SplitPlan plan = split_plan();
-    const int h = p.head_dim, rep = p.heads / p.kv_heads, warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
-    const int threads = 1 << plan.lanes_log2, together = WARPS >> plan.warps_log2, stage_keys = p.stage_chunks * KEY_BLOCK;
+    const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3;
+    constexpr int stage_pairs = Model::stage_chunks / 2;
     bool published = false;
 #pragma unroll 1
-    for (int item = me.rank; item < p.kv_heads * p.splits; item += p.group) {
+    for (int item = me.rank; item < ITEMS; item += p.group) {
         const int kv_head = item >> p.split_log2, split = item & (p.splits - 1);
-        const KeyRun run = key_run(at0, window, split, p.split_log2, p.step_chunks, p.stage_chunks);
+        const KeyRun run = key_run(at0, window, split, p.split_log2, p.stage_chunks);
         TIMED(15, read_qkv(me, s, rope, layer, rows, at0, window, kv_head, split, tag));
-        const u32 fresh_row = smem_address(s.fresh) + plan.d * 2;
-        u32 data = smem_address(ring.data) + ring.slot * ring.stage_bytes + plan.d * 2;
         if (run.stages == 1) TIMED(11, ring_take(ring));
 #pragma unroll 1
-        for (int w = 0; w < rows; w++) {
-            const int at = at0 + w, first = first_key(at, window);
-            const int end = (last_place(at, split, p.split_log2) + 1 - run.base) * KEY_BLOCK;  // keys from run.base on
+        for (int turn = 0; turn < rows * ROUNDS; turn++) {
+            const int w = turn / ROUNDS, r0 = turn % ROUNDS * 8, at = at0 + w, heads = min(ROUND, REP - r0);
+            const int first = first_key(at, window), pairs = (last_place(at, split, p.split_log2) >> 1) - (run.base >> 1) + 1;
+            Partial a;
+            a.m = -INFINITY;
+            a.l = 0;
+#pragma unroll
+            for (int j = 0; j < H / 8; j++) a.o[j][0] = a.o[j][1] = a.o[j][2] = a.o[j][3] = 0;
+            int stage = 0;
+            do {
+                if (run.stages > 1) TIMED(11, ring_take(ring));
+                const u32 data = smem_address(ring.data) + ring.slot * p.stage_bytes;
+                const int begin = stage * stage_pairs, end = stage + 1 < run.stages ? begin + stage_pairs : pairs;
 #pragma unroll 1
-            for (int r0 = 0; r0 < rep; r0 += together) {
-                const int r = min(r0 + (warp >> plan.warps_log2), rep - 1);  // spare warps do the last head again
-                float m = -INFINITY, l = 0, acc[8] = {};
-                float4 q0 = make_float4(0, 0, 0, 0), q1 = q0;
-                if (plan.active) {
-                    const float4* q = (const float4*)(s.q + (w * rep + r) * h + plan.d);
-                    q0 = q[0];
-                    q1 = q[1];
-                }
-                int stage = 0, stage_end = 0;  // of a run that one stage does not hold
-#pragma unroll 1
-                for (int j0 = 0; j0 < end; j0 += plan.step) {
-                    if (run.stages > 1 && j0 == stage_end && stage < run.stages) {
-                        if (stage++) ring_release(ring, lane);
-                        TIMED(11, ring_take(ring));
-                        data = smem_address(ring.data) + ring.slot * ring.stage_bytes + plan.d * 2;
-                        stage_end += stage_keys;
-                    }
-                    uint4 k[LOADS], v[LOADS];
-                    u32 seen = 0;
-#pragma unroll
-                    for (int u = 0; u < LOADS; u++) {
-                        const int j = j0 + (((plan.share * LOADS + u) << 5) >> plan.lanes_log2) + plan.sub;
-                        const int key = first_position(run.base + j / KEY_BLOCK, split, p.split_log2) + j % KEY_BLOCK;
-                        k[u] = v[u] = make_uint4(0, 0, 0, 0);
-                        if (key < first || key > at) continue;
-                        seen |= 1u << u;
-                        if (!plan.active) continue;
-                        const bool fresh = key >= at0;  // came with this pass
-                        const int place = run.stages > 1 ? j - (stage_end - stage_keys) : j;
-                        const u32 from = fresh ? fresh_row + (key - at0) * h * 4 : data + place * h * 2;
-                        k[u] = load_shared_16(from);
-                        v[u] = load_shared_16(from + (fresh ? h * 2 : stage_keys * h * 2));
-                    }
-                    float score[LOADS];
-#pragma unroll
-                    for (int u = 0; u < LOADS; u++) score[u] = dot(q0, q1, k[u]);
-#pragma unroll 1
-                    for (int o = threads >> 1; o; o >>= 1)
-#pragma unroll
-                        for (int u = 0; u < LOADS; u++) score[u] += __shfl_xor_sync(~0u, score[u], o);
-                    float top = m;
-#pragma unroll
-                    for (int u = 0; u < LOADS; u++) {
-                        if (!(seen >> u & 1)) score[u] = -INFINITY;
-                        top = fmaxf(top, score[u]);
-                    }
-                    const float from = top == -INFINITY ? 0.0f : top;
-                    const float keep = exp2_fast(m - from);
-                    m = top;
-                    l *= keep;
-#pragma unroll
-                    for (int e = 0; e < 8; e++) acc[e] *= keep;
-#pragma unroll
-                    for (int u = 0; u < LOADS; u++) {
-                        const float weight = exp2_fast(score[u] - from);
-                        l += weight;
-                        add_scaled(acc, v[u], weight);
-                    }
-                }
+                for (int i = begin + ((warp - (run.base >> 1) - begin) & (WARPS - 1)); i < end; i += WARPS)
+                    attend_pair(a, s, data, 2 * (i - begin), first_position(run.base + 2 * i, split, p.split_log2), w, rows, at0, first, r0);
                 if (run.stages > 1) ring_release(ring, lane);
-#pragma unroll 1
-                for (int o = threads; o < 32; o <<= 1) {
-                    const float m2 = __shfl_xor_sync(~0u, m, o), l2 = __shfl_xor_sync(~0u, l, o);
-                    const float top = fmaxf(m, m2), from = top == -INFINITY ? 0.0f : top;
-                    const float a = exp2_fast(m - from), b = exp2_fast(m2 - from);
-                    m = top;
-                    l = l * a + l2 * b;
+            } while (++stage < run.stages);
+            a.l += __shfl_xor_sync(~0u, a.l, 1);
+            a.l += __shfl_xor_sync(~0u, a.l, 2);
+            if (published) sync_consumers();  // the sums before these have been read
+            if (g < heads) {
+                float2* to = (float2*)s.sums + (warp * ROUND + g) * (H / 2) + t;
 #pragma unroll
-                    for (int e = 0; e < 8; e++) acc[e] = acc[e] * a + __shfl_xor_sync(~0u, acc[e], o) * b;
-                }
-                if (published) sync_consumers();  // the sums before these have been read
-                if (plan.sub == 0 && plan.active) {
-                    float4* to = (float4*)(s.sums + warp * h + plan.d);
-                    to[0] = make_float4(acc[0], acc[1], acc[2], acc[3]);
-                    to[1] = make_float4(acc[4], acc[5], acc[6], acc[7]);
-                    if (plan.d == 0) s.stats[warp] = make_float2(m, l);
-                }
-                sync_consumers();
-                TIMED(14, publish_split(me, s, plan.warps_log2, w, kv_head * rep + r0, min(together, rep - r0), split, tag));
-                published = true;
+                for (int j = 0; j < H / 8; j++) to[j * 4] = make_float2(a.o[j][0] + a.o[j][2], a.o[j][1] + a.o[j][3]);
+                if (t == 0) s.stats[warp * ROUND + g] = make_float2(a.m, a.l);
             }
+            sync_consumers();
+            TIMED(14, publish_split(me, s, w, kv_head * REP + r0, heads, split, tag));
+            published = true;
         }
         if (run.stages == 1) ring_release(ring, lane);
     }
@@ -308,16 +290,15 @@ __device__ __forceinline__ void attend(const Place& me, char* scratch, Ring& rin
 constexpr int MERGED = 4;  // splits that one thread merges
 
 // One row's attention from its splits into x, as halves. Every block merges all of it, or a slice that it
-// publishes and gathers again. A group of threads shares 4 values: each waits for some of their splits and the
+// publishes, for all to gather. A group of threads shares 4 values: each waits for some of their splits and the
 // splits' weights, all else happens in registers.
 __device__ __forceinline__ void combine(const Place& me, char* x, int w, bool needed, u32 tag) {
-    const int h4 = p.head_dim / 4, quads = p.heads * h4;
-    const bool all = p.direct_combine;
-    const int low = all ? 0 : (int)((long long)me.rank * quads / p.group);
-    const int high = all ? (needed ? quads : 0) : (int)((long long)(me.rank + 1) * quads / p.group);
-    const size_t row = (size_t)me.lane * p.width + w;
-    const u64* published = (const u64*)p.abuf + row * quads * 2;
-    const int group_log2 = max(p.split_log2 - 2, 0), first = (threadIdx.x & ((1 << group_log2) - 1)) * MERGED;
+    constexpr int h4 = H / 4, quads = Model::heads * h4;
+    constexpr bool all = Model::direct_combine;
+    const int low = all ? 0 : me.rank * quads / p.group, high = all ? (needed ? quads : 0) : (me.rank + 1) * quads / p.group;
+    const int row = me.lane * p.width + w;
+    constexpr int group_log2 = Model::split_log2 > 2 ? Model::split_log2 - 2 : 0;
+    const int first = (threadIdx.x & ((1 << group_log2) - 1)) * MERGED;
 #pragma unroll 1
     for (int i = threadIdx.x; (i & ~31) < (high - low) << group_log2; i += THREADS) {
         const int quad = low + (i >> group_log2);
@@ -325,20 +306,20 @@ __device__ __forceinline__ void combine(const Place& me, char* x, int w, bool ne
         const u64* from = (const u64*)p.pbuf + ((row * quads + quad) * p.splits + first) * 2;
         const u64* sums = (const u64*)p.sbuf + (row * p.heads + quad / h4) * p.splits + first;
         u64 v[3 * MERGED];  // values, then sums
-        poll(v, tag, [&](u64 (&to)[3 * MERGED]) {
+        TIMED(17, poll(v, tag, [&](u64 (&to)[3 * MERGED]) {
 #pragma unroll
             for (int j = 0; j < MERGED; j++) {
                 to[2 * j] = to[2 * j + 1] = to[2 * MERGED + j] = (u64)tag << 32;
                 if (mine && j < p.splits) load_two_words(from + 2 * j, to[2 * j], to[2 * j + 1]);
                 if (j % 2 && mine && j < p.splits) load_two_words(sums + j - 1, to[2 * MERGED + j - 1], to[2 * MERGED + j]);
             }
-        });
+        }));
         const u64* sum = v + 2 * MERGED;
         float top = -INFINITY, total = 0, o[4] = {};
 #pragma unroll
         for (int j = 0; j < MERGED; j++)
             if (j < p.splits) top = fmaxf(top, __uint_as_float((u32)sum[j]));
-#pragma unroll 1
+#pragma unroll
         for (int d = 1; d < 1 << group_log2; d <<= 1) top = fmaxf(top, __shfl_xor_sync(~0u, top, d));
 #pragma unroll
         for (int j = 0; j < MERGED; j++) {
@@ -347,22 +328,21 @@ __device__ __forceinline__ void combine(const Place& me, char* x, int w, bool ne
             total += weight;
             o[0] += weight * lower.x, o[1] += weight * lower.y, o[2] += weight * upper.x, o[3] += weight * upper.y;
         }
-#pragma unroll 1
+#pragma unroll
         for (int d = 1; d < 1 << group_log2; d <<= 1) {
             total += __shfl_xor_sync(~0u, total, d);
 #pragma unroll
             for (int e = 0; e < 4; e++) o[e] += __shfl_xor_sync(~0u, o[e], d);
         }
         if (!mine || first) continue;
-        const float k = 1.0f / total;
+        const float k = __fdividef(1.0f, total);
         const uint2 out = make_uint2(pack_halves(o[0] * k, o[1] * k), pack_halves(o[2] * k, o[3] * k));
         if (all) {
             ((uint2*)x)[quad] = out;
         } else {
-            u64* to = (u64*)published + 2 * quad;
+            u64* to = (u64*)p.abuf + (row * quads + quad) * 2;
             store_word(to, tagged(out.x, tag));
             store_word(to + 1, tagged(out.y, tag));
         }
     }
-    if (!all && needed) gather(published, quads, tag, [&](int i, u32 a, u32 b) { ((uint2*)x)[i] = make_uint2(a, b); });
 }

@@ -7,7 +7,8 @@ extern "C" {
 __constant__ Params p;  // of this launch
 }
 #ifdef KOGAGENT_PROFILE
-__shared__ long long timed[16];  // cycles of thread 0
+constexpr int PROFILE_SLOTS = 24;
+__shared__ long long timed[PROFILE_SLOTS];  // cycles of thread 0
 #define TIMED(i, ...)                                         \
     do {                                                      \
         const long long before_ = clock64();                  \
@@ -68,37 +69,13 @@ __device__ __forceinline__ u32 poll_word(const u64* p, u32 tag) {
 // Fills v by load(v), which asks for words not wanted as if they had come, until all carry the tag.
 template <int N, class Load>
 __device__ __forceinline__ void poll(u64 (&v)[N], u32 tag, Load load) {
-    u32 spins = 0, wrong = 0;
-#ifdef KOGAGENT_STAGGER
-    u64 second[N];
-    load(v);
-    const u32 start = clock_low();
-    while (clock_low() - start < KOGAGENT_STAGGER) {
-    }
-    for (;;) {
-        load(second);
-        wrong = 0;
-#pragma unroll
-        for (int i = 0; i < N; i++) wrong |= tag_of(v[i]) ^ tag;
-        if (!wrong || give_up(spins)) break;
-        load(v);
-        wrong = 0;
-#pragma unroll
-        for (int i = 0; i < N; i++) wrong |= tag_of(second[i]) ^ tag;
-        if (!wrong || give_up(spins)) {
-#pragma unroll
-            for (int i = 0; i < N; i++) v[i] = second[i];
-            break;
-        }
-    }
-#else
+    u32 spins = 0, wrong;
     do {
         load(v);
         wrong = 0;
 #pragma unroll
         for (int i = 0; i < N; i++) wrong |= tag_of(v[i]) ^ tag;
     } while (wrong && !give_up(spins));
-#endif
 }
 // Cells of two words each, shared by all consumer threads: put(cell, value, value). No barrier after. One loop with
 // one exit: code that runs once a phase is paid for by the byte, in misses of the instruction cache.
@@ -108,13 +85,13 @@ __device__ __forceinline__ void gather(const u64* from, int cells, u32 tag, Put 
 #pragma unroll 1
     for (int base = threadIdx.x; base < cells; base += BATCH * THREADS) {
         u64 v[2 * BATCH];
-        poll(v, tag, [&](u64 (&to)[2 * BATCH]) {
+        TIMED(16, poll(v, tag, [&](u64 (&to)[2 * BATCH]) {
 #pragma unroll
             for (int j = 0; j < BATCH; j++) {
                 to[2 * j] = to[2 * j + 1] = (u64)tag << 32;
                 if (base + j * THREADS < cells) load_two_words(from + 2 * (base + j * THREADS), to[2 * j], to[2 * j + 1]);
             }
-        });
+        }));
 #pragma unroll
         for (int j = 0; j < BATCH; j++)
             if (base + j * THREADS < cells) put(base + j * THREADS, (u32)v[2 * j], (u32)v[2 * j + 1]);

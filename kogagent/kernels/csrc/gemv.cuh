@@ -45,7 +45,7 @@ __device__ __forceinline__ void multiply_batch(Cursor& cursor, int kind, int cou
     const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3;
     const int all = p.shape[kind].tiles, part_tiles = p.shape[kind].part_tiles, parts = p.shape[kind].parts,
               per_stage = p.shape[kind].per_stage, apart = p.shape[kind].warps;
-    const int unit = warp / apart, column = warp - unit * apart;
+    const int apart_log2 = __ffs(apart) - 1, unit = warp >> apart_log2, column = warp & (apart - 1);
     // this lane's input: row g%4, half g/4 of the columns, 4 columns at 4t; lanes of rows that are not there read zeros
     const u32 inputs = smem_address(x) + ((g >> 2) * 16 + t * 4) * 2 + column * 64;
     const bool mine = (g & 3) < W;
@@ -55,7 +55,7 @@ __device__ __forceinline__ void multiply_batch(Cursor& cursor, int kind, int cou
     Ring ring = cursor.ring;
     int in_stage = cursor.in_stage;
     for (int u = 0; u < count;) {
-        const int together = min(min(WARPS / apart, per_stage - in_stage), count - u);
+        const int together = min(min(WARPS >> apart_log2, per_stage - in_stage), count - u);
         float c[2][SETS][4] = {};
         for (int part = 0; part < parts; part++) {
             const int first = part * part_tiles;
@@ -114,7 +114,7 @@ __device__ __forceinline__ void multiply(Cursor& cursor, int kind, int units, co
         const int n = min(BATCH_UNITS<W>, units - u0);
         multiply_batch<W>(cursor, kind, n, units - u0, x, partial);
         sync_consumers();
-        sum(u0, n, partial);
+        TIMED(18, sum(u0, n, partial));
         partial = partial == red ? red + BATCH_UNITS<W> * 8 * W * WARPS : red;
     }
 }

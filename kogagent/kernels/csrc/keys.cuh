@@ -18,15 +18,15 @@ __device__ __forceinline__ int first_position(int place, int split, int split_lo
 
 struct KeyRun {
     int low, high;  // places of the chunks that are copied
-    int base;       // place at the start of the first stage, a multiple of the step in which warps share keys
+    int base;       // place at the start of the first stage, even: a warp takes two chunks at once
     int stages;
 };
 // at: position of the first row of the pass; keys from there on are not in the cache.
-__device__ __forceinline__ KeyRun key_run(int at, int window, int split, int split_log2, int step_chunks, int stage_chunks) {
+__device__ __forceinline__ KeyRun key_run(int at, int window, int split, int split_log2, int stage_chunks) {
     KeyRun r;
     r.low = first_place(at, window, split, split_log2);
     r.high = ((at + KEY_BLOCK - 1) / KEY_BLOCK - split + (1 << split_log2) - 1) >> split_log2;
-    r.base = r.low & -step_chunks;
+    r.base = r.low & -2;
     r.stages = r.high > r.low ? (r.high - r.base + stage_chunks - 1) / stage_chunks : 0;
     return r;
 }

@@ -26,11 +26,12 @@ static_assert(sizeof(Misc) == 688, "MISC of kernels/pack.py");
 #define MARK(i)
 #endif
 
-__device__ __forceinline__ float silu(float x) { return x / (1.0f + __expf(-x)); }
+__device__ __forceinline__ float silu(float x) { return __fdividef(x, 1.0f + __expf(-x)); }
 
 // Zeroes the columns of x past `values`, whatever an earlier phase left there.
-__device__ __forceinline__ void pad_input(char* x, int values, int kind, int rows) {
-    const int pad = p.shape[kind].tiles * 32 - values;
+__device__ __forceinline__ void pad_input(char* x, int values, int rows) {
+    if (p.dim % 32 == 0 && p.ffn % 32 == 0 && p.heads * p.head_dim % 32 == 0) return;
+    const int pad = -values & 31;
     if (pad == 0) return;
 #pragma unroll 1
     for (int i = threadIdx.x; i < rows * pad; i += THREADS) ((unsigned short*)x)[(i / pad) * p.x_stride + values + i % pad] = 0;
@@ -136,7 +137,7 @@ __device__ __forceinline__ float head_input(const Place& me, char* x, const floa
     float inverse = 0.0f, factor = first_inverse / 32.0f;  // a plain sum leaves f16 room for growth
     if (p.head_mode != 2) {
         gather_row(stream_words(me, 1, last), p.dim, tag - 1, x, misc.squares[0]);
-        pad_input(x, p.dim, 4, 1);
+        pad_input(x, p.dim, 1);
         sync_consumers();
         inverse = rsqrtf(mean_square(misc, 0) + p.head_eps * scale * scale);
         if (p.head_mode == 0) return inverse;
@@ -159,7 +160,7 @@ __device__ __forceinline__ float head_input(const Place& me, char* x, const floa
     }
     sync_consumers();
     gather_row((const u64*)p.f2, p.dim, tag, x, misc.squares[0]);
-    pad_input(x, p.dim, 4, 1);
+    pad_input(x, p.dim, 1);
     sync_consumers();
     return p.head_mode == 1 ? 1.0f : rsqrtf(mean_square(misc, 0) + p.head_eps * factor * factor);
 }
@@ -208,9 +209,9 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
     float scale[W], inverse[W];  // of the published stream; of its norm
     int at0 = p.position, sampled = 0, fed = 0, token = 0, landed = 0;
 #ifdef KOGAGENT_PROFILE
-    long long cycles[16] = {}, mark = clock64();
+    long long cycles[PROFILE_SLOTS] = {}, mark = clock64();
     if (tid == 0)
-        for (int i = 0; i < 16; i++) timed[i] = 0;
+        for (int i = 0; i < PROFILE_SLOTS; i++) timed[i] = 0;
 #endif
     for (u32 pass = 0;; pass++) {
         const bool feeding = fed < p.n_pending;
@@ -223,7 +224,7 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
             read_embedding(sm + p.off_x, (float*)(sm + p.off_stream), (float2*)(sm + p.off_rope), misc, w, feeding ? ((const int*)p.pending)[fed + w] : token, at0 + w, dim_first, dim_rows);
 #pragma unroll
         for (int w = 0; w < W; w++) scale[w] = 1.0f;
-        pad_input(sm + p.off_x, p.dim, 0, rows);
+        pad_input(sm + p.off_x, p.dim, rows);
         sync_consumers();
         Step step;
 #pragma unroll 1
@@ -241,39 +242,43 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
             const int first = (int)(schedule[phase] >> 16) * 8, units = (int)(schedule[phase] & 0xffff);
             if (tid == 0) *(volatile int*)&misc.progress = (int)pass * (4 * p.layers + 1) + phase;
             // ── the input of the phase, in x ──
-            if (kind == 0 || kind == 2) {
-                step = ((const Step*)p.steps)[module];
-                if (module > 0) {
-#pragma unroll 1
-                    for (int w = 0; w < rows; w++)
-                        gather_row(stream_words(me, (module - 1) & 1, w), p.dim, tag - 1, x + w * p.x_stride * 2, misc.squares[w]);
-                    pad_input(x, p.dim, 0, rows);
-                    sync_consumers();
-                }
-#pragma unroll
-                for (int w = 0; w < W; w++)
-                    if (w < rows) inverse[w] = rsqrtf(mean_square(misc, w) + p.eps * scale[w] * scale[w]);
-                if (module == 0) first_inverse = pick<W>(inverse, rows - 1);
-            } else if (kind == 4) {
+            const bool normed = !(kind & 1);
+            if (kind == 4) {
                 cache_rows(misc, pass);
                 head_inverse = head_input(me, x, stream + (rows - 1) * p.max_dim_rows, misc, rows - 1, dim_first, dim_rows, pick<W>(scale, rows - 1), first_inverse, tag);
             } else {
-                if (kind == 1 && me.rank < p.kv_heads * p.splits) attend(me, base + p.off_attn, cursor.ring, rope, layer, rows, at0, step.window, tag);
-                MARK(12);
-                // The stream is published on the scale that makes its last norm 1: no value leaves f16's range.
+                const u64* from = (const u64*)p.xbuf + ((module - 1) & 1) * p.lanes * W * (p.dim / 2);
+                int values = p.dim, parts = module > 0 || !normed;  // parts 0: x is there
+                if (normed) {
+                    step = ((const Step*)p.steps)[module];
+                } else {
+                    if (kind == 1 && me.rank < ITEMS) attend(me, base + p.off_attn, cursor.ring, rope, layer, rows, at0, step.window, tag);
+                    MARK(12);
+                    // The stream is published on the scale that makes its last norm 1: no value leaves f16's range.
 #pragma unroll
-                for (int w = 0; w < W; w++)
-                    if (w < rows) scale[w] *= inverse[w];
+                    for (int w = 0; w < W; w++)
+                        if (w < rows) scale[w] *= inverse[w];
+                    if (kind == 1) {
 #pragma unroll 1
-                for (int w = 0; w < rows; w++) {
-                    char* to = x + w * p.x_stride * 2;
-                    if (kind == 1)
-                        combine(me, to, w, units > 0, tag);
-                    else if (units)
-                        gather_row((const u64*)p.hbuf + ((size_t)me.lane * W + w) * (p.ffn / 2), p.ffn, tag, to, nullptr);
+                        for (int w = 0; w < rows; w++) combine(me, x + w * p.x_stride * 2, w, units > 0, tag);
+                    }
+                    from = (const u64*)(kind == 1 ? p.abuf : p.hbuf);
+                    values = kind == 1 ? p.heads * p.head_dim : p.ffn;
+                    parts = units > 0 && !(kind == 1 && p.direct_combine);
                 }
-                pad_input(x, kind == 1 ? p.heads * p.head_dim : p.ffn, kind, rows);
+                if (parts) {
+#pragma unroll 1
+                    for (int w = 0; w < rows; w++)
+                        gather_row(from + (me.lane * W + w) * (values / 2), values, normed ? tag - 1 : tag, x + w * p.x_stride * 2, normed ? misc.squares[w] : nullptr);
+                }
+                pad_input(x, values, rows);
                 sync_consumers();
+                if (normed) {
+#pragma unroll
+                    for (int w = 0; w < W; w++)
+                        if (w < rows) inverse[w] = rsqrtf(mean_square(misc, w) + p.eps * scale[w] * scale[w]);
+                    if (module == 0) first_inverse = pick<W>(inverse, rows - 1);
+                }
             }
             MARK(kind);
             const int warps = p.shape[kind].warps;
@@ -286,7 +291,7 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
             }
             multiply<W>(cursor, kind, units, x, red, [&](int u0, int n, const float* partial) {
                 if (kind == 0) {  // q, k and v to the blocks that attend
-                    const float* bias = p.bias ? (const float*)p.bias + (size_t)(layer * p.lanes + me.lane) * p.qkv_rows : nullptr;
+                    const float* bias = p.has_bias ? (const float*)p.bias + (size_t)(layer * p.lanes + me.lane) * p.qkv_rows : nullptr;
 #pragma unroll 1
                     for (int i = tid; i < rows * n * 8; i += THREADS) {
                         const int w = W == 1 ? 0 : i / (n * 8), local = i - w * n * 8, row = first + u0 * 8 + local;
@@ -397,7 +402,7 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
     }
 #ifdef KOGAGENT_PROFILE
     if (tid == 0 && p.profile)
-        for (int i = 0; i < 16; i++) ((u64*)p.profile)[blockIdx.x * 16 + i] = cycles[i] + timed[i];
+        for (int i = 0; i < PROFILE_SLOTS; i++) ((u64*)p.profile)[blockIdx.x * PROFILE_SLOTS + i] = cycles[i] + timed[i];
 #endif
 }
 
@@ -459,7 +464,7 @@ __device__ void drain(Ring ring, const u32* schedule) {
 template <int W>
 __device__ void run_block(char* sm) {
     Misc& misc = *(Misc*)(sm + p.off_misc);
-    Ring ring = {sm, misc.full, misc.empty, p.stage_bytes, p.stages, 0, 0, 0};
+    Ring ring = {sm + p.off_ring, misc.full, misc.empty, p.stage_bytes, p.stages, 0, 0, 0};
     u32* schedule = (u32*)(sm + p.off_schedule);
     const int phases = 4 * p.layers + 1;
     if (threadIdx.x == 0) {
@@ -497,11 +502,7 @@ __device__ void run_block(char* sm) {
 
 extern __shared__ __align__(128) char shared_memory[];
 
-#ifndef KOGAGENT_WIDTH
-#define KOGAGENT_WIDTH 1  // rows that share one pass over the weights: 1, 4 or 8
-#endif
-
-extern "C" __global__ void __launch_bounds__((WARPS + 4) * 32, 1) decode() { run_block<KOGAGENT_WIDTH>(shared_memory); }
+extern "C" __global__ void __launch_bounds__((WARPS + 4) * 32, 1) decode() { run_block<Model::width>(shared_memory); }
 extern "C" __global__ void __launch_bounds__((WARPS + 4) * 32, 1) stream_only() { run_block<0>(shared_memory); }
 
 #include "proof.cuh"  // static_asserts written by kernels/params.py

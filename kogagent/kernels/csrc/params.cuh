@@ -28,7 +28,19 @@ struct Shape {
     int warps;       // that share one unit's columns: 8, 4, 2 or 1
 };
 
-struct Params {
+// What is fixed for a model on a card, as constants: written by Layout.model_source() of kernels/pack.py. Indices cost
+// instructions on every thread in every phase, and code that runs once a phase is paid for by the byte.
+//   blocks, group, lanes, layers, dim, heads, kv_heads, head_dim, ffn, vocab, width, qkv_rows: shapes of one lane
+//   has_bias, has_qk_norm: of the projections of q, k and v
+//   splits, split_log2, direct_combine: of attention
+//   head_mode: 0 by lane or one lane, 1 replicate, 2 sum; head_rows: rows one group answers for; head_grid: they are
+//     cut over all blocks
+//   x_stride: halves between rows of the shared input vector; stage_bytes, max_dim_rows, max_head_rows
+//   stage_chunks, step_chunks: chunks of 8 keys and their values in a stage; that all warps score at once
+//   off_*: offsets into dynamic shared memory, bytes; the ring is last
+#include "model.cuh"
+
+struct Params : Model {
     // weights and tables, device memory
     u64 tape;        // one tape a block, tape_stride bytes apart
     u64 tape_stride;
@@ -63,23 +75,13 @@ struct Params {
     u64 status;      // u32 [16], pinned host memory
     u64 abort_word;  // u32, pinned host memory
     u64 logits_out;  // f32 [V] or 0: the last row's logits, for tests and scoring
-    u64 profile;     // u64 [blocks][16] or 0
+    u64 profile;     // u64 [blocks][PROFILE_SLOTS] or 0
     u64 deadline_ns;
-    // shapes
-    int blocks, group, lanes, layers, dim, heads, kv_heads, head_dim, ffn, vocab;
-    int splits, split_log2, direct_combine, head_mode;  // head_mode 0 by lane or one lane, 1 replicate, 2 sum
-    int head_rows, head_grid;  // rows one group answers for; 1: rows are cut over all blocks
-    int qkv_rows, capacity;
-    float eps, head_eps, attn_scale_log2;
-    int x_stride;              // halves between rows of the shared input vector
-    int stage_bytes, stages, max_dim_rows, max_head_rows;
-    int stage_chunks, step_chunks;  // chunks of 8 keys and their values in a stage; that all warps score at once
-    // offsets into dynamic shared memory, bytes
-    int off_x, off_red, off_attn, off_stream, off_late, off_logits, off_z, off_rope, off_schedule, off_misc;
+    int capacity, stages;
     // segment
     int n_stop, n_pending, position, max_tokens, want_head, legal_ids;
     u32 tag_base, epoch;
     float temperature, top_p, min_p, penalty;
-    int top_k, width;
+    int top_k;
     Shape shape[5];            // qkv, out, gate and up, down, head
 };

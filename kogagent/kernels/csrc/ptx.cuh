@@ -112,12 +112,6 @@ __device__ __forceinline__ u64 nanoseconds() {
     return t;
 }
 
-__device__ __forceinline__ u32 clock_low() {
-    u32 t;
-    asm volatile("mov.u32 %0, %%clock;" : "=r"(t));
-    return t;
-}
-
 // ── arithmetic ──
 // Bits of two halves; lo lies at the lower address.
 __device__ __forceinline__ u32 pack_halves(float lo, float hi) {
@@ -142,6 +136,16 @@ __device__ __forceinline__ uint2 load_shared_8(u32 address) {
     uint2 v;
     asm volatile("ld.shared.v2.u32 {%0,%1}, [%2];" : "=r"(v.x), "=r"(v.y) : "r"(address) : "memory");
     return v;
+}
+// 8 x 8 halves from the 16-byte rows at each lane's address, transposed: lane 4g+t gets column g of rows 2t and 2t+1.
+// Lanes 8i .. 8i+7 give the rows of matrix i.
+__device__ __forceinline__ uint4 load_shared_transposed_4(u32 address) {
+    uint4 v;
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "r"(address) : "memory");
+    return v;
+}
+__device__ __forceinline__ void load_shared_transposed_2(u32 address, u32& a, u32& b) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0,%1}, [%2];" : "=r"(a), "=r"(b) : "r"(address) : "memory");
 }
 // c[16 x 8] += a[16 x 16] b[16 x 8], halves in, FP32 out.
 __device__ __forceinline__ void multiply_tile(float (&c)[4], const uint4& a, u32 b0, u32 b1) {
