@@ -120,6 +120,10 @@ class Layout:
             f"static constexpr float {name} = {float(np.float32(value)).hex()}f;"
             for name, value in reals.items()
         ]
+        for field in ("tiles", "part_tiles", "parts", "per_stage", "warps"):
+            a, b, c, d, e = (getattr(shape, field) for shape in self.shapes)
+            value = f"kind == 0 ? {a} : kind == 1 ? {b} : kind == 2 ? {c} : kind == 3 ? {d} : {e}"
+            lines.append(f"static constexpr int {field}(int kind) {{ return {value}; }}")
         return "\n".join(["#pragma once", "struct Model {", *lines, "};", ""])
 
     def rows(self, kind: int) -> int:

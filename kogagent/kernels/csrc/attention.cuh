@@ -57,7 +57,7 @@ __device__ __forceinline__ bool stream_keys(Ring& r, const Place& me, int layer,
 
 // Shared memory of this phase, reused by the next item.
 struct AttentionScratch {
-    u32* q;         // [rows][2][REP][H/2]  scaled and turned, f16 pairs: rounded, and what rounding left
+    u32* q;         // [rows][REP][H/2][2]  scaled and turned, f16 pairs: rounded, and what rounding left
     u32* fresh;     // [rows][2][H/2]       new keys and values, f16 pairs
     float* sums;    // [WARPS][ROUND][H]
     float2* stats;  // [WARPS][ROUND]       maximum, sum
@@ -110,7 +110,7 @@ __device__ __forceinline__ void read_qkv(const Place& me, const AttentionScratch
             for (int j = 0; j < 2 * CELLS; j++) square += __uint_as_float((u32)x[j]) * __uint_as_float((u32)x[j]);
             scale *= rsqrtf(warp_sum(square) * (1.0f / H) + p.eps);
         }
-        u32* q = s.q + (w * 2 * REP + kind + REP) * pairs;
+        uint2* q = (uint2*)s.q + (w * REP + kind + REP) * pairs;
         u32* fresh = s.fresh + (w * 2 + kind) * pairs;
         const size_t head = (size_t)(layer * 2 + kind) * p.lanes * p.kv_heads + me.lane * p.kv_heads + kv_head;
         u32* cache = (u32*)p.kv + (head * p.capacity + at) * pairs;
@@ -124,9 +124,9 @@ __device__ __forceinline__ void read_qkv(const Place& me, const AttentionScratch
                 y = make_float2(y.x * r.x - y.y * r.y, y.x * r.y + y.y * r.x);
             }
             if (kind < 0) {
-                q[i] = pack_halves(y.x, y.y);
-                const float2 rounded = unpack_halves(q[i]);
-                q[REP * pairs + i] = pack_halves(y.x - rounded.x, y.y - rounded.y);
+                const u32 halves = pack_halves(y.x, y.y);
+                const float2 rounded = unpack_halves(halves);
+                q[i] = make_uint2(halves, pack_halves(y.x - rounded.x, y.y - rounded.y));
             } else
                 fresh[i] = cache[i] = pack_halves(y.x, y.y);
         }
@@ -154,18 +154,18 @@ __device__ __forceinline__ void attend_pair(Partial& a, const AttentionScratch& 
         return pos >= at0 ? fresh + (min(pos - at0, rows - 1) * 2 + values) * ROW : data + values * VALUES + ((chunk + c) * KEY_BLOCK + r) * ROW;
     };
     const u32 k0 = row(0, g, 0) + t * 16, k1 = row(1, g, 0) + t * 16;
-    const u32 q = smem_address(s.q) + (w * 2 * REP + min(r0 + g, REP - 1)) * ROW + t * 16;
+    const u32 q = smem_address(s.q) + (w * REP + min(r0 + g, REP - 1)) * 2 * ROW + t * 32;
     float c[2][4] = {};
 #pragma unroll
     for (int i = 0; i < H; i += 32) {
         const bool there = i + 32 <= H || i + t * 8 < H;
         const uint4 none = make_uint4(0, 0, 0, 0);
-        const uint4 high = there ? load_shared_16(q + i * 2) : none, low = there ? load_shared_16(q + REP * ROW + i * 2) : none;
+        const uint4 first4 = there ? load_shared_16(q + i * 4) : none, last4 = there ? load_shared_16(q + i * 4 + 16) : none;
         const uint4 x = there ? load_shared_16(k0 + i * 2) : none, y = there ? load_shared_16(k1 + i * 2) : none;
-        multiply_tile(c[0], make_uint4(high.x, low.x, high.y, low.y), x.x, x.y);
-        multiply_tile(c[1], make_uint4(high.x, low.x, high.y, low.y), y.x, y.y);
-        multiply_tile(c[0], make_uint4(high.z, low.z, high.w, low.w), x.z, x.w);
-        multiply_tile(c[1], make_uint4(high.z, low.z, high.w, low.w), y.z, y.w);
+        multiply_tile(c[0], first4, x.x, x.y);
+        multiply_tile(c[1], first4, y.x, y.y);
+        multiply_tile(c[0], last4, x.z, x.w);
+        multiply_tile(c[1], last4, y.z, y.w);
     }
     float score[4];
     u32 seen[2] = {};  // halves of values that count; others may be anything

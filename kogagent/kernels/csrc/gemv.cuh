@@ -7,7 +7,8 @@
 // Units summed between two barriers.
 template <int W>
 constexpr int BATCH_UNITS = W == 1 ? 24 : 8;
-constexpr int AHEAD = 6;        // tiles loaded before the first is used
+constexpr int CHAINS = 4;    // of products that do not wait for each other
+constexpr int AT_ONCE = 12;  // tiles loaded before the first is used
 
 // Where a block stands in its ring and in the stage it reads.
 struct Cursor {
@@ -15,108 +16,121 @@ struct Cursor {
     int in_stage;
 };
 
-__shared__ __align__(16) u32 zeros[4];
+// How one kind of phase is shared by the warps: a unit's columns by SHARE of them, the others take the next units.
+template <int W, int KIND>
+struct Cut {
+    static constexpr int kind = KIND;
+    static constexpr int tiles = Model::tiles(KIND), part_tiles = Model::part_tiles(KIND), parts = Model::parts(KIND);
+    static constexpr int per_stage = Model::per_stage(KIND), share = Model::warps(KIND);
+    static constexpr int mine = (part_tiles + share - 1) / share;  // tiles of a warp in a stage
+    static constexpr int sets = W > 4 ? 2 : 1;
+    static constexpr bool held = parts * mine * 2 * sets <= 48;  // inputs stay in registers through the phase
+    static constexpr int tiles_of(int part) { return part + 1 < parts ? part_tiles : tiles - part * part_tiles; }
+};
 
-// N tiles `apart` tiles from each other: all loads, then all products.
-template <int W, int N>
-__device__ __forceinline__ void multiply_tiles(float (&c)[2][W > 4 ? 2 : 1][4], u32 a, u32 b, u32 b2, u32 apart, u32 step) {
-    constexpr int SETS = W > 4 ? 2 : 1;
-    uint4 av[N];
-    uint2 bv[SETS][N];
-#pragma unroll
-    for (int j = 0; j < N; j++) {
-        av[j] = load_shared_16(a + j * apart * 512);
-        bv[0][j] = load_shared_8(b + j * apart * step);
-        if (SETS == 2) bv[SETS - 1][j] = load_shared_8(b2 + j * apart * 64);
-    }
-    __syncwarp();  // keeps the assembler from sinking each load to its product, which would wait for every one
-#pragma unroll
-    for (int j = 0; j < N; j++)
-#pragma unroll
-        for (int s = 0; s < SETS; s++) multiply_tile(c[j & 1][s], av[j], bv[s][j].x, bv[s][j].y);
+// This thread's input for tile `column + k * share` of a part: row g%4, half g/4 of the columns, 4 columns at 4t; zero
+// where there is no such row or tile.
+template <int W, int KIND>
+__device__ __forceinline__ uint2 input_of(u32 x, int part, int k, int set, int column) {
+    using C = Cut<W, KIND>;
+    const int g = (threadIdx.x & 31) >> 2;
+    const bool there = (g & 3) + set * 4 < W && (C::tiles_of(part) % C::share == 0 || column + k * C::share < C::tiles_of(part));
+    return there ? load_shared_8(x + set * 4 * Model::x_stride * 2 + (part * C::part_tiles + k * C::share) * 64) : make_uint2(0, 0);
 }
 
-// `count` units of a phase into partial[(row*W + w)*WARPS + part of the columns]. left: units of the phase from
-// here on. A unit's columns are shared by p.shape[kind].warps warps; the others take the next units of the stage.
-// x: halves in shared memory, W rows p.x_stride apart, zero where the matrix is padded.
-template <int W>
-__device__ __forceinline__ void multiply_batch(Cursor& cursor, int kind, int count, int left, const char* x, float* partial) {
-    constexpr int SETS = W > 4 ? 2 : 1;
+// `units` units of a phase; sum(cut, first_unit, units, partial) after each batch of them, all consumer threads.
+// partial[(row*W + w)*WARPS + part of the columns]. x: halves in shared memory, W rows p.x_stride apart, zero where the
+// matrix is padded.
+template <int W, int KIND, class Sum>
+__device__ __forceinline__ void multiply(Cursor& cursor, int units, const char* x, float* red, Sum sum) {
+    using C = Cut<W, KIND>;
+    constexpr int at_once = WARPS / C::share;
     const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3;
-    const int all = p.shape[kind].tiles, part_tiles = p.shape[kind].part_tiles, parts = p.shape[kind].parts,
-              per_stage = p.shape[kind].per_stage, apart = p.shape[kind].warps;
-    const int apart_log2 = __ffs(apart) - 1, unit = warp >> apart_log2, column = warp & (apart - 1);
-    // this lane's input: row g%4, half g/4 of the columns, 4 columns at 4t; lanes of rows that are not there read zeros
-    const u32 inputs = smem_address(x) + ((g >> 2) * 16 + t * 4) * 2 + column * 64;
-    const bool mine = (g & 3) < W;
-    const u32 x_low = mine ? inputs + (g & 3) * p.x_stride * 2 : smem_address(zeros);
-    const u32 x_high = inputs + ((g & 3) + 4) * p.x_stride * 2;
-    const u32 step = mine ? 64 : 0;
+    const int unit = warp / C::share, column = warp % C::share;
+    const u32 inputs = smem_address(x) + (g & 3) * p.x_stride * 2 + ((g >> 2) * 16 + t * 4) * 2 + column * 64;
+    uint2 held[C::held ? C::sets : 1][C::held ? C::parts * C::mine : 1];
+    if (C::held && units) {
+#pragma unroll
+        for (int s = 0; s < C::sets; s++)
+#pragma unroll
+            for (int i = 0; i < C::parts * C::mine; i++) held[s][i] = input_of<W, KIND>(inputs, i / C::mine, i % C::mine, s, column);
+    }
     Ring ring = cursor.ring;
     int in_stage = cursor.in_stage;
-    for (int u = 0; u < count;) {
-        const int together = min(min(WARPS >> apart_log2, per_stage - in_stage), count - u);
-        float c[2][SETS][4] = {};
-        for (int part = 0; part < parts; part++) {
-            const int first = part * part_tiles;
-            const int tiles = min(part_tiles, all - first);
-            TIMED(13, if (in_stage == 0) ring_take(ring));
-            if (unit < together) {
-                u32 a = smem_address(ring.data) + ring.slot * ring.stage_bytes + ((in_stage + unit) * all + column) * 512 + lane * 16;
-                u32 b = x_low + first * step, b2 = x_high + first * 64;
-                int k = column;
+    float* partial = red;
 #pragma unroll 1
-                for (; k + (AHEAD - 1) * apart < tiles; k += AHEAD * apart) {
-                    multiply_tiles<W, AHEAD>(c, a, b, b2, apart, step);
-                    a += AHEAD * apart * 512;
-                    b += AHEAD * apart * step;
-                    b2 += AHEAD * apart * 64;
-                }
-                if (k + apart < tiles) {
+    for (int u0 = 0; u0 < units; u0 += BATCH_UNITS<W>) {
+        const int count = min(BATCH_UNITS<W>, units - u0);
 #pragma unroll 1
-                    for (; k + apart < tiles; k += 2 * apart) {
-                        multiply_tiles<W, 2>(c, a, b, b2, apart, step);
-                        a += 2 * apart * 512;
-                        b += 2 * apart * step;
-                        b2 += 2 * apart * 64;
+        for (int u = 0; u < count;) {
+            const int together = C::per_stage == 1 ? 1 : min(min(at_once, C::per_stage - in_stage), count - u);
+            float c[CHAINS][C::sets][4] = {};
+#pragma unroll
+            for (int part = 0; part < C::parts; part++) {
+                TIMED(13, if (in_stage == 0) ring_take(ring));
+                if (at_once == 1 || unit < together) {
+                    const u32 from = smem_address(ring.data) + ring.slot * p.stage_bytes + ((in_stage + unit) * C::tiles + column) * 512 + lane * 16;
+#pragma unroll
+                    for (int k0 = 0; k0 < C::mine; k0 += AT_ONCE) {
+                        uint4 a[AT_ONCE];
+#pragma unroll
+                        for (int k = k0; k < C::mine && k < k0 + AT_ONCE; k++)
+                            a[k - k0] = C::tiles_of(part) % C::share == 0 || column + k * C::share < C::tiles_of(part)
+                                            ? load_shared_16(from + k * C::share * 512) : make_uint4(0, 0, 0, 0);
+                        __syncwarp();  // keeps the assembler from sinking each load to its product, which would wait for every one
+#pragma unroll
+                        for (int k = k0; k < C::mine && k < k0 + AT_ONCE; k++)
+#pragma unroll
+                            for (int s = 0; s < C::sets; s++) {
+                                const uint2 b = C::held ? held[C::held ? s : 0][C::held ? part * C::mine + k : 0] : input_of<W, KIND>(inputs, part, k, s, column);
+                                multiply_tile(c[k % CHAINS][s], a[k - k0], b.x, b.y);
+                            }
                     }
                 }
-                if (k < tiles) multiply_tiles<W, 1>(c, a, b, b2, apart, step);
-            }
-            in_stage += together;
-            if (parts > 1 || in_stage == per_stage || u + together == left) {
-                ring_release(ring, lane);
-                in_stage = 0;
-            }
-        }
-        if (unit < together) {
-#pragma unroll
-            for (int s = 0; s < SETS; s++)
-#pragma unroll
-                for (int e = 0; e < 2; e++) {
-                    float sum = c[0][s][e] + c[1][s][e];
-                    sum += __shfl_xor_sync(~0u, c[0][s][2 + e] + c[1][s][2 + e], 2);
-                    const int w = s * 4 + 2 * t + e;
-                    if (t < 2 && w < W) partial[(((u + unit) * 8 + g) * W + w) * WARPS + column] = sum;
+                in_stage += together;
+                if (C::parts > 1 || in_stage == C::per_stage || u0 + u + together == units) {
+                    ring_release(ring, lane);
+                    in_stage = 0;
                 }
+            }
+            if (at_once == 1 || unit < together) {
+#pragma unroll
+                for (int s = 0; s < C::sets; s++)
+#pragma unroll
+                    for (int e = 0; e < 2; e++) {
+                        float own = c[0][s][e], other = c[0][s][2 + e];
+#pragma unroll
+                        for (int k = 1; k < CHAINS && k < C::mine; k++) own += c[k][s][e], other += c[k][s][2 + e];
+                        own += __shfl_xor_sync(~0u, other, 2);
+                        const int w = s * 4 + 2 * t + e;
+                        if (t < 2 && w < W) partial[(((u + unit) * 8 + g) * W + w) * WARPS + column] = own;
+                    }
+            }
+            u += together;
         }
-        u += together;
+        sync_consumers();
+        TIMED(18, sum(C{}, u0, count, partial));
+        partial = partial == red ? red + BATCH_UNITS<W> * 8 * W * WARPS : red;
     }
     cursor.ring = ring;
     cursor.in_stage = in_stage;
 }
 
-// Calls sum(first_unit, units, partial) after each batch of a phase, all consumer threads.
-template <int W, class Sum>
-__device__ __forceinline__ void multiply(Cursor& cursor, int kind, int units, const char* x, float* red, Sum sum) {
-    float* partial = red;
-    for (int u0 = 0; u0 < units; u0 += BATCH_UNITS<W>) {
-        const int n = min(BATCH_UNITS<W>, units - u0);
-        multiply_batch<W>(cursor, kind, n, units - u0, x, partial);
-        sync_consumers();
-        TIMED(18, sum(u0, n, partial));
-        partial = partial == red ? red + BATCH_UNITS<W> * 8 * W * WARPS : red;
-    }
+// Kinds of phases that are cut alike share one copy of the code, which the instruction caches hold.
+__device__ constexpr bool cut_alike(int a, int b) {
+    return Model::tiles(a) == Model::tiles(b) && Model::part_tiles(a) == Model::part_tiles(b) && Model::parts(a) == Model::parts(b) &&
+           Model::per_stage(a) == Model::per_stage(b) && Model::warps(a) == Model::warps(b);
+}
+template <int W, int KIND = 0, class Sum>
+__device__ __forceinline__ void multiply_kind(Cursor& cursor, int kind, int units, const char* x, float* red, Sum sum) {
+    constexpr bool seen = (KIND > 0 && cut_alike(KIND, 0)) || (KIND > 1 && cut_alike(KIND, 1)) || (KIND > 2 && cut_alike(KIND, 2)) ||
+                          (KIND > 3 && cut_alike(KIND, 3));
+    bool mine = false;
+#pragma unroll
+    for (int k = KIND; k < 5; k++) mine |= cut_alike(KIND, k) && kind == k;
+    if constexpr (!seen)
+        if (mine) return multiply<W, KIND>(cursor, units, x, red, sum);
+    if constexpr (KIND < 4) multiply_kind<W, KIND + 1>(cursor, kind, units, x, red, sum);
 }
 
 // Sum over the `warps` parts of one row's columns, in a fixed order.

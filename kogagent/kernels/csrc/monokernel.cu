@@ -18,7 +18,7 @@ static_assert(sizeof(Misc) == 688, "MISC of kernels/pack.py");
     do {                                       \
         if (threadIdx.x == 0) {                \
             const long long now_ = clock64();  \
-            cycles[i] += now_ - mark;          \
+            timed[i] += now_ - mark;          \
             mark = now_;                       \
         }                                      \
     } while (0)
@@ -209,7 +209,7 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
     float scale[W], inverse[W];  // of the published stream; of its norm
     int at0 = p.position, sampled = 0, fed = 0, token = 0, landed = 0;
 #ifdef KOGAGENT_PROFILE
-    long long cycles[PROFILE_SLOTS] = {}, mark = clock64();
+    long long mark = clock64();
     if (tid == 0)
         for (int i = 0; i < PROFILE_SLOTS; i++) timed[i] = 0;
 #endif
@@ -281,7 +281,7 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
                 }
             }
             MARK(kind);
-            const int warps = p.shape[kind].warps;
+            const int warps = Model::warps(kind);
             const bool lands = (kind & 1) && units && step.late >= 0;
             const float* landing = late + (landed & 1) * W * p.max_dim_rows;
             if (lands) {
@@ -289,8 +289,9 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
                 while (!barrier_try(misc.late_full + (landed & 1), (landed >> 1) & 1))
                     if (give_up(spins)) break;
             }
-            multiply<W>(cursor, kind, units, x, red, [&](int u0, int n, const float* partial) {
-                if (kind == 0) {  // q, k and v to the blocks that attend
+            multiply_kind<W>(cursor, kind, units, x, red, [&](auto cut, int u0, int n, const float* partial) {
+                constexpr int K = decltype(cut)::kind;
+                if (cut_alike(K, 0) && kind == 0) {  // q, k and v to the blocks that attend
                     const float* bias = p.has_bias ? (const float*)p.bias + (size_t)(layer * p.lanes + me.lane) * p.qkv_rows : nullptr;
 #pragma unroll 1
                     for (int i = tid; i < rows * n * 8; i += THREADS) {
@@ -298,7 +299,7 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
                         const float y = row_sum<W>(partial, local, w, warps) * pick<W>(inverse, w) + (bias ? bias[row] : 0.0f);
                         store_word((u64*)p.qbuf + (size_t)(me.lane * W + w) * p.qkv_rows + row, tagged(__float_as_uint(y), tag));
                     }
-                } else if (kind == 2) {  // hidden values, two from four rows
+                } else if (cut_alike(K, 2) && kind == 2) {  // hidden values, two from four rows
 #pragma unroll 1
                     for (int i = tid; i < rows * n * 2; i += THREADS) {
                         const int w = W == 1 ? 0 : i / (n * 2), pair = i - w * n * 2;
@@ -308,7 +309,7 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
                         u64* to = (u64*)p.hbuf + (size_t)(me.lane * W + w) * (p.ffn / 2) + first / 4 + u0 * 2 + pair;
                         store_word(to, tagged(pack_halves(silu(g0) * v0, silu(g1) * v1), tag));
                     }
-                } else if (kind == 4) {
+                } else if (cut_alike(K, 4) && kind == 4) {
 #pragma unroll 1
                     for (int i = tid; i < n * 8; i += THREADS) {
                         const int row = first + u0 * 8 + i;
@@ -316,7 +317,7 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
                         logits[u0 * 8 + i] = y;
                         if (p.logits_out && row < p.head_rows) ((float*)p.logits_out)[(p.head_grid ? 0 : me.lane * p.head_rows) + row] = y;
                     }
-                } else {  // o: land it on the stream, publish that
+                } else if (cut_alike(K, 1) || cut_alike(K, 3)) {  // o: land it on the stream, publish that
                     u64* slot = (u64*)p.obuf + (size_t)((pass & 1) * modules + module) * p.lanes * W * p.dim;
 #pragma unroll 1
                     for (int i = tid; i < rows * n * 4; i += THREADS) {
@@ -402,7 +403,7 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
     }
 #ifdef KOGAGENT_PROFILE
     if (tid == 0 && p.profile)
-        for (int i = 0; i < PROFILE_SLOTS; i++) ((u64*)p.profile)[blockIdx.x * PROFILE_SLOTS + i] = cycles[i] + timed[i];
+        for (int i = 0; i < PROFILE_SLOTS; i++) ((u64*)p.profile)[blockIdx.x * PROFILE_SLOTS + i] = timed[i];
 #endif
 }
 
@@ -475,7 +476,6 @@ __device__ void run_block(char* sm) {
             barrier_init(misc.late_full + i, 1);
             barrier_init(misc.late_empty + i, WARPS);
         }
-        for (int i = 0; i < 4; i++) zeros[i] = 0;
         ring_init(ring);
     }
 #pragma unroll 1
