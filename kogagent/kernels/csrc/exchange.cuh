@@ -81,7 +81,7 @@ __device__ __forceinline__ void poll(u64 (&v)[N], u32 tag, Load load) {
 // one exit: code that runs once a phase is paid for by the byte, in misses of the instruction cache.
 template <class Put>
 __device__ __forceinline__ void gather(const u64* from, int cells, u32 tag, Put put) {
-    constexpr int BATCH = 4;
+    constexpr int most = (Model::dim > Model::ffn ? Model::dim : Model::ffn) / 4, BATCH = most > 3 * THREADS ? 4 : (most + THREADS - 1) / THREADS;
 #pragma unroll 1
     for (int base = threadIdx.x; base < cells; base += BATCH * THREADS) {
         u64 v[2 * BATCH];

@@ -414,7 +414,9 @@ __device__ void produce(Ring ring, const u32* schedule, Misc& misc) {
     const int lane = threadIdx.x & 31;
     const Place me = {(int)blockIdx.x / p.group, (int)blockIdx.x % p.group};
     const int* windows = (const int*)(schedule + 4 * p.layers + 1);
-    const char* tape = (const char*)p.tape + p.tape_stride * blockIdx.x;
+    Tape tape = {(const char*)p.tape + p.tape_stride * blockIdx.x, 0, 0};
+#pragma unroll 1
+    for (int i = 0; i <= 4 * p.layers; i++) tape.bytes += (int)(schedule[i] & 0xffff) * p.shape[i == 4 * p.layers ? 4 : i & 3].tiles * 512;
     volatile int* quit = &misc.quit;
     u64 once = 0, again = 0;  // how level 2 keeps weights and keys
 #if __CUDA_ARCH__ >= 900
@@ -423,7 +425,7 @@ __device__ void produce(Ring ring, const u32* schedule, Misc& misc) {
 #endif
     int fed = 0, at = p.position, pass = 0;
     for (bool going = true; going; pass++) {
-        const char* from = tape;
+        tape.at = 0;
         const bool feeding = fed < p.n_pending;
         const int rows = feeding ? W > 0 ? min(W, p.n_pending - fed) : p.n_pending : 1;
         if (feeding) fed += rows;
@@ -437,12 +439,16 @@ __device__ void produce(Ring ring, const u32* schedule, Misc& misc) {
                 }
                 going = going && stream_keys(ring, me, i >> 2, at, rows, windows[i >> 2], lane, quit, again);
             }
-            going = going && stream_phase(ring, p.shape[i & 3], (int)(schedule[i] & 0xffff), from, lane, quit, once);
+            if (W > 0 && Model::ahead && (i & 3) == 2) {  // keys are small and must not wait behind weights asked for before
+                const int layer = (i >> 2) + 1 == p.layers ? 0 : (i >> 2) + 1;
+                prefetch_keys(me, layer, layer ? at : at + rows, windows[layer], lane);
+            }
+            going = going && stream_phase(ring, p.shape[i & 3], (int)(schedule[i] & 0xffff), tape, lane, quit, once, W > 0);
         }
         at += rows;
         if (!going || (feeding && fed < p.n_pending)) continue;
         if (feeding && !p.want_head) break;
-        going = stream_phase(ring, p.shape[4], (int)(schedule[4 * p.layers] & 0xffff), from, lane, quit, once);
+        going = stream_phase(ring, p.shape[4], (int)(schedule[4 * p.layers] & 0xffff), tape, lane, quit, once, W > 0);
     }
     ring_settle(ring);
 }
