@@ -26,8 +26,11 @@ PHASES = {
     "stream to qkv": 0,
     "attention": 12,
     "  q, k, v arrived and turned": 15,
+    "    of which waited": 19,
+    "  keys and values waited for": 11,
     "  split published": 14,
     "merge of splits": 1,
+    "  splits waited for": 17,
     "stream to gate and up": 2,
     "hidden to down": 3,
     "head's input": 4,
@@ -38,6 +41,8 @@ PHASES = {
     "down": 8,
     "head": 9,
     "  ring, inside the five above": 13,
+    "  sums published, inside the five above": 18,
+    "  words waited for, of streams, hidden and merged": 16,
 }
 
 

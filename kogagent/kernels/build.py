@@ -64,9 +64,9 @@ def build(
 
     model: what the source includes as model.cuh, the constants of one model on one card.
 
-    The cache key covers every file of csrc, the model's constants, the struct proof, the flags and the compiler's version; a build
-    appears by one rename, so that processes may race. cache: a directory; KOGAGENT_CACHE or
-    ~/.cache/kogagent by default. Raises DeviceError with the compiler's log.
+    The cache key covers every file of csrc, the model's constants, the struct proof, the flags and the
+    compiler's version; a build appears by one rename, so that processes may race. cache: a directory;
+    KOGAGENT_CACHE or ~/.cache/kogagent by default. Raises DeviceError with the compiler's log.
     """
     if capability < 80:
         raise InputError(

@@ -171,7 +171,7 @@ class Monokernel:
         torch.cuda.synchronize(device)
 
     def _fill(self, deadline_s: float, profile: bool) -> None:
-        layout, spec, p = self.layout, self.spec, self._params
+        layout, p = self.layout, self._params
         for name, tensor in self._tensors.items():
             p[name] = tensor.data_ptr()
         p["mask"] = p["logits_out"] = 0

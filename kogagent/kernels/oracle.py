@@ -213,9 +213,7 @@ class Oracle:
         out = torch.full_like(cache[:, :, :position], float("nan"))
         layout = self.layout
         for split in range(layout.splits):
-            for stage in key_stages(
-                position, window, split, layout.splits, layout.stage_chunks
-            ):
+            for stage in key_stages(position, window, split, layout.splits, layout.stage_chunks):
                 for place in range(stage.low, stage.high):
                     at = (place * layout.splits + split) * KEY_BLOCK
                     rows = slice(at, at + (stage.last_rows if place == stage.high - 1 else KEY_BLOCK))

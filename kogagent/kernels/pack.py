@@ -37,9 +37,9 @@ AHEAD = 0  # bytes of its tape that a block asks level 2 for in front of the rin
 KEY_BLOCK = 8  # positions that go to one split together: a chunk
 DIRECT_COMBINE_CELLS = 1536
 _CONSTANTS = (
-    *("blocks", "group", "lanes", "heads", "kv_heads", "ffn", "width", "qkv_rows", "splits", "direct_combine"),
-    *("head_mode", "head_rows", "head_grid", "x_stride", "stage_bytes", "max_dim_rows", "max_head_rows"),
-    *("stage_chunks", "ahead"),
+    *("blocks", "group", "lanes", "heads", "kv_heads", "ffn", "width", "qkv_rows", "splits"),
+    *("direct_combine", "head_mode", "head_rows", "head_grid", "x_stride", "stage_bytes"),
+    *("max_dim_rows", "max_head_rows", "stage_chunks", "ahead"),
 )
 PHASES = ("qkv", "out", "gate_up", "down", "head")
 
