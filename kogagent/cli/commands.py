@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +13,8 @@ from kogagent.cli.live import View, open_view
 from kogagent.errors import DeviceError, InputError, KogagentError
 
 if TYPE_CHECKING:
-    from kogagent.engine.sampling import SamplingParams
     from kogagent.local import Engine
     from kogagent.loop.agent import Agent
-    from kogagent.loop.protocols import Model, ModelSource
     from kogagent.loop.stream import AgentStream
 
 DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
@@ -59,15 +56,15 @@ def run(
     async def work(view: View) -> int:
         from kogagent.loop.agent import Agent
         from kogagent.loop.limits import Limits
+        from kogagent.sampling import SamplingParams
 
         if not task.strip():
             raise InputError("the task is empty. Say what to do.")
         limits = Limits(max_turns=max_turns, turn_tokens=max_tokens)
+        drawn = SamplingParams(**sampling)
         found = loading.load_tools(tools)
         with loading.load_engine(model, device, dtype) as engine:
-            agent = Agent(
-                _sampled(engine, sampling), found, instructions=system, plan=plan_tokens, limits=limits
-            )
+            agent = Agent(engine, found, instructions=system, plan=plan_tokens, limits=limits, sampling=drawn)
             view.question(task, _described(model, engine))
             return await _watch(agent.stream(task), view)
 
@@ -89,10 +86,11 @@ def chat(
     async def work(view: View) -> int:
         from kogagent.loop.agent import Agent
         from kogagent.loop.limits import Limits
+        from kogagent.sampling import SamplingParams
 
         limits = Limits(turn_tokens=max_tokens)
         with loading.load_engine(model, device, dtype) as engine:
-            agent = Agent(_sampled(engine, sampling), instructions=system, limits=limits)
+            agent = Agent(engine, instructions=system, limits=limits, sampling=SamplingParams(**sampling))
             return await _talk(agent, view, _described(model, engine))
 
     return _guarded(work, json=json)
@@ -167,26 +165,6 @@ async def _watch(stream: AgentStream, view: View) -> int:
         async for event in events:
             view.show(event)
     return DONE if stream.result.reason == "finished" else FAILED
-
-
-def _sampled(engine: Engine, sampling: Mapping[str, Any]) -> ModelSource:
-    """The engine as the source of a run's model, with these sampling parameters."""
-    from kogagent.engine.sampling import SamplingParams
-
-    return _Sampled(engine, SamplingParams(**sampling))
-
-
-@dataclass(frozen=True, slots=True)
-class _Sampled:
-    engine: Engine
-    sampling: SamplingParams
-
-    @property
-    def name(self) -> str:
-        return self.engine.name
-
-    def as_model(self) -> Model:
-        return self.engine.model(sampling=self.sampling)
 
 
 def _described(name: str, engine: Engine) -> str:

@@ -227,11 +227,7 @@ class Session:
             raise InputError("the session is empty: append a prompt before streaming")
         if len(self._ids) > self._capacity:
             raise self._too_long(len(self._ids))
-        if max_tokens is not None and (type(max_tokens) is not int or max_tokens < 1):
-            raise InputError(f"max_tokens={max_tokens!r}: must be an integer >= 1, or None for all that fit")
-        params = sampling if sampling is not None else SamplingParams()
-        if not isinstance(params, SamplingParams):
-            raise InputError(f"sampling={sampling!r}: must be a kogagent.SamplingParams")
+        params = self.checked(sampling, max_tokens)
         plan = DecodePlan(
             sampling=params,
             stop_ids=frozenset(stop_ids),
@@ -244,6 +240,16 @@ class Session:
         stream = SessionStream(self, plan)
         self._stream = weakref.ref(stream)
         return stream
+
+    @staticmethod
+    def checked(sampling: SamplingParams | None, max_tokens: int | None) -> SamplingParams:
+        """What `stream` will draw by. Raises InputError for options it will not take."""
+        if max_tokens is not None and (type(max_tokens) is not int or max_tokens < 1):
+            raise InputError(f"max_tokens={max_tokens!r}: must be an integer >= 1, or None for all that fit")
+        params = sampling if sampling is not None else SamplingParams()
+        if not isinstance(params, SamplingParams):
+            raise InputError(f"sampling={sampling!r}: must be a kogagent.SamplingParams")
+        return params
 
     # ── closing ──
 
@@ -457,6 +463,11 @@ class SessionStream:
 
     def __aiter__(self) -> SessionStream:
         return self
+
+    def follow(self, matcher: TokenMatcher) -> None:
+        """Walk this grammar; before the first batch is asked for. The matcher is taken over."""
+        assert self._segment is None, "the stream has begun"
+        self._plan = replace(self._plan, matcher=matcher)
 
     async def __anext__(self) -> list[Emitted]:
         if self._done:

@@ -11,9 +11,9 @@ from kogagent.chat import Chat
 from kogagent.engine.engine import EngineCore
 from kogagent.engine.sampling import SamplingParams
 from kogagent.errors import ConfigError, InputError
-from kogagent.local.model import LocalModel, ModelOptions
+from kogagent.local.model import LocalModel, ModelOptions, takes_a_while
 from kogagent.local.names import find_model
-from kogagent.local.stream import Grammar, TextSession, TokenStream, compiled, encode_prompt, usage_of
+from kogagent.local.stream import Grammar, TextSession, TokenStream, encode_prompt, usage_of
 from kogagent.spec import CallFormat, ModelSpec
 from kogagent.tokenizer import Tokenizer
 from kogagent.types import Message, Usage
@@ -99,24 +99,34 @@ class Engine:
 
         sampling: greedy by default. stop: strings that end the text, cut off exactly. grammar: a JSON Schema,
         Regex, Choices, Ebnf, or a compiled grammar the text must follow. max_tokens: None for all that fit.
-        Everything is checked here: InputError, SchemaError, or ContextError with both numbers.
+        Options and short prompts are checked here: InputError, or ContextError with both numbers. What takes
+        longer than an event loop may wait, a grammar and a prompt of many thousand characters, is read in a
+        thread when the stream is, and its errors are raised there: SchemaError for a grammar.
         """
-        if isinstance(prompt, str):
-            ids = encode_prompt(self._tokenizer, prompt, first=True)
-        else:
-            ids = self.chat.render(_messages(prompt))
-        if not ids:
-            raise InputError("the prompt is empty: pass some text, or at least one message")
+        text = prompt if isinstance(prompt, str) else _messages(prompt)
+
+        def encode() -> list[int]:
+            if isinstance(text, str):
+                ids = encode_prompt(self._tokenizer, text, first=True)
+            else:
+                ids = self.chat.render(text)
+            if not ids:
+                raise InputError("the prompt is empty: pass some text, or at least one message")
+            return ids
+
         session = self._core.session()
-        session.append(ids)
+        later = takes_a_while(text)
+        if not later:
+            session.append(encode())
         return TokenStream(
             session,
             self._tokenizer.vocabulary,
             sampling=sampling,
             stop=stop,
-            grammar=compiled(grammar, self._tokenizer.vocabulary),
+            grammar=grammar,
             max_tokens=max_tokens,
             owns_session=True,
+            prompt=encode if later else None,
         )
 
     def session(self, context: int | None = None) -> TextSession:

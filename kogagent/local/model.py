@@ -163,13 +163,20 @@ class LocalModel:
 
 async def _off_loop(messages: Sequence[Message], work: Callable[[], T]) -> T:
     """Run what takes time in proportion to the messages; in a thread where that is longer than a hop."""
+    return await asyncio.to_thread(work) if takes_a_while(messages) else work()
+
+
+def takes_a_while(prompt: str | Sequence[Message]) -> bool:
+    """Whether rendering and encoding this takes longer than an event loop may wait."""
+    if isinstance(prompt, str):
+        return len(prompt) > _SOON_CHARS
     size = 0
-    for message in messages:
-        said = message.result.text if isinstance(message, ToolMessage) else message.text
+    for message in prompt:
+        said = message.result.text if isinstance(message, ToolMessage) else getattr(message, "text", "")
         size += len(said) + 200
         if size > _SOON_CHARS:
-            return await asyncio.to_thread(work)
-    return work()
+            return True
+    return False
 
 
 def _check(request: TurnRequest) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, TypeAlias
@@ -47,8 +47,19 @@ Grammar: TypeAlias = Mapping[str, Any] | Regex | Choices | Ebnf | TokenGrammar
 """What `grammar=` takes: a JSON Schema, a Regex, Choices, Ebnf, or a grammar compiled for the vocabulary."""
 
 
+def check_grammar(grammar: Grammar | None) -> None:
+    """Raise InputError for what is no grammar at all."""
+    known = grammar is None or isinstance(grammar, Mapping | Regex | Choices | Ebnf)
+    if not known and not callable(getattr(grammar, "start", None)):
+        raise InputError(
+            f"grammar={grammar!r}: must be a JSON Schema, Regex(...), Choices(...), Ebnf(...) or a compiled "
+            "grammar"
+        )
+
+
 def compiled(grammar: Grammar | None, vocabulary: Vocabulary) -> TokenGrammar | None:
     """Compile what `grammar=` was given. Raises SchemaError or InputError naming what is refused."""
+    check_grammar(grammar)
     if grammar is None:
         return None
     from kogagent.engine.grammar import compile_choices, compile_ebnf, compile_regex, compile_schema
@@ -61,11 +72,6 @@ def compiled(grammar: Grammar | None, vocabulary: Vocabulary) -> TokenGrammar | 
         return compile_choices(grammar.texts, vocabulary)
     if isinstance(grammar, Ebnf):
         return compile_ebnf(grammar.text, vocabulary, start=grammar.start, depth=grammar.depth)
-    if not callable(getattr(grammar, "start", None)):
-        raise InputError(
-            f"grammar={grammar!r}: must be a JSON Schema, Regex(...), Choices(...), Ebnf(...) or a compiled "
-            "grammar"
-        )
     return grammar
 
 
@@ -85,6 +91,7 @@ class TokenStream:
 
     Leaving early stops at a token border; the session then holds the tokens that were handed over, and after
     a stop string those it is made of. Read to the end it needs no `async with`; dropped half-way it warns.
+    prompt: ids to append first, which take a while to make; these and the grammar are made in a thread.
     """
 
     def __init__(
@@ -94,20 +101,22 @@ class TokenStream:
         *,
         sampling: SamplingParams | None,
         stop: str | Sequence[str],
-        grammar: TokenGrammar | None,
+        grammar: Grammar | None,
         max_tokens: int | None,
         owns_session: bool,
+        prompt: Callable[[], list[int]] | None = None,
     ) -> None:
         self._session, self._owns = session, owns_session
+        self._vocabulary = vocabulary
         self._text = TokenText(vocabulary, stop_strings(stop))
-        self._base = len(session)
-        self._stream: SessionStream = session.stream(
-            sampling=sampling,
-            stop_ids=vocabulary.end_ids,
-            max_tokens=max_tokens,
-            matcher=None if grammar is None else grammar.start(),
-            legal_ids=len(vocabulary),
-        )
+        check_grammar(grammar)
+        self._grammar = grammar
+        self._prompt = prompt
+        self._options = (session.checked(sampling, max_tokens), max_tokens)
+        self._started = False
+        self._stream: SessionStream | None = None
+        if prompt is None:
+            self._open()
         self._ready: deque[Token] = deque()
         self._given = 0  # tokens handed over
         self._fed = 0  # ids that went into the text
@@ -119,14 +128,41 @@ class TokenStream:
         """Why it ended; None while it runs and after an error."""
         return self._reason
 
+    def _open(self) -> SessionStream:
+        sampling, max_tokens = self._options
+        self._base = len(self._session)
+        self._stream = self._session.stream(
+            sampling=sampling,
+            stop_ids=self._vocabulary.end_ids,
+            max_tokens=max_tokens,
+            legal_ids=len(self._vocabulary),
+        )
+        return self._stream
+
+    async def _start(self) -> SessionStream:
+        """Make what takes longer than a loop may wait."""
+        self._started = True
+        if self._prompt is not None:
+            self._session.append(await asyncio.to_thread(self._prompt))
+        stream = self._open() if self._stream is None else self._stream
+        if self._grammar is not None:
+            grammar = await asyncio.to_thread(compiled, self._grammar, self._vocabulary)
+            if grammar is not None:
+                stream.follow(grammar.start())
+        return stream
+
+    @property
+    def _counters(self) -> Counters:
+        return Counters() if self._stream is None else self._stream.counters
+
     @property
     def usage(self) -> Usage:
-        return usage_of(self._stream.counters)
+        return usage_of(self._counters)
 
     @property
     def timings(self) -> Timings:
         """Seconds inside the engine; wall_s is their sum."""
-        c = self._stream.counters
+        c = self._counters
         return Timings(c.prefill_s, c.sampled_s, c.forced_s, wall_s=c.prefill_s + c.sampled_s + c.forced_s)
 
     def __aiter__(self) -> TokenStream:
@@ -142,11 +178,14 @@ class TokenStream:
         return self._ready.popleft()
 
     async def _more(self) -> None:
+        stream = self._stream
         try:
-            batch = await self._stream.__anext__()
+            if not self._started or stream is None:
+                stream = await self._start()
+            batch = await stream.__anext__()
         except StopAsyncIteration:
             self._ended = True
-            self._reason = self._stream.reason
+            self._reason = None if stream is None else stream.reason
             self._ready += self._text.finish()
             if self._text.stopped:
                 self._reason = "stop_text"
@@ -165,7 +204,7 @@ class TokenStream:
             if self._text.stopped:
                 self._ended = True
                 self._reason = "stop_text"
-                await self._stream.aclose()
+                await stream.aclose()
                 return
 
     async def text(self) -> str:
@@ -185,10 +224,11 @@ class TokenStream:
 
     async def _release(self, kept: int | None = None) -> None:
         self._closed = True
-        await self._stream.aclose()
+        if self._stream is not None:
+            await self._stream.aclose()
         if self._owns:
             await self._session.aclose()
-        elif kept is not None:
+        elif kept is not None and self._stream is not None:
             self._session.rewind(min(len(self._session), self._base + kept))
 
     async def __aenter__(self) -> TokenStream:
@@ -260,7 +300,7 @@ class TextSession:
             self._tokenizer.vocabulary,
             sampling=sampling,
             stop=stop,
-            grammar=compiled(grammar, self._tokenizer.vocabulary),
+            grammar=grammar,
             max_tokens=max_tokens,
             owns_session=False,
         )

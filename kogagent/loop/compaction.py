@@ -117,7 +117,11 @@ class Room:
         self._tokens, self._messages = tokens, len(view)
         if not force and tokens <= most:
             return False
-        kept = _kept(measuring, request, int(plan.to * context))
+        room = int(plan.to * context)
+        if plan.policy == "drop":
+            kept = _kept(measuring, request, room, _left_out(len(view)))
+        else:
+            kept = _kept(measuring, request, room - plan.summary_tokens, "")
         if kept is None:
             return False  # there is nothing to leave out
         going = view[: len(view) - kept]
@@ -138,8 +142,7 @@ class Room:
         self, plan: Compaction, model: Model, request: TurnRequest, going: Sequence[Message]
     ) -> tuple[str, Usage]:
         """The text that stands for these messages, and what it cost."""
-        number = sum(not isinstance(message, SystemMessage) for message in going)
-        dropped = f"[{number} earlier messages are left out here.]"
+        dropped = _left_out(sum(not isinstance(message, SystemMessage) for message in going))
         if callable(plan.policy):
             return await settled(plan.policy(going), str, "Compaction.policy"), Usage()
         if plan.policy == "drop":
@@ -161,8 +164,13 @@ class Room:
         return message.text.strip() or dropped, end.usage
 
 
-def _kept(measuring: MeasuringModel | None, request: TurnRequest, most: int) -> int | None:
-    """How many of the newest messages stay: as many as fit, at least the last turn. None: nothing can go."""
+def _left_out(number: int) -> str:
+    return f"[{number} earlier messages are left out here.]"
+
+
+def _kept(measuring: MeasuringModel | None, request: TurnRequest, most: int, note: str) -> int | None:
+    """How many of the newest messages stay: as many as fit beside the note, at least the last turn. None:
+    nothing can go."""
     view = request.messages
     head = 1 if isinstance(view[0], SystemMessage) else 0
     starts = [
@@ -172,11 +180,11 @@ def _kept(measuring: MeasuringModel | None, request: TurnRequest, most: int) -> 
     ]
     if not starts:
         return None
-    note = UserMessage(_with_task("", view, len(view)))
+    stand_in = UserMessage(_with_task(note, view, len(view)))
     low, high = 0, len(starts) - 1  # the first start that fits; the last one stays even if it does not
     while low < high:
         middle = (low + high) // 2
-        shorter = (*view[:head], note, *view[starts[middle] :])
+        shorter = (*view[:head], stand_in, *view[starts[middle] :])
         if _count(measuring, replace(request, messages=shorter)) <= most:
             high = middle
         else:

@@ -79,6 +79,7 @@ class Run:
         self._room = Room(transcript, sink, self._meter)
         self._turns = 0
         self._in_turn = False
+        self._whose = setup.name  # the running turn's agent
         self._per_turn: list[TurnFinished] = []
         self._asked_again = 0
         self._shown: set[str] | None = None  # tools of the turn, where a hook chose them
@@ -214,6 +215,7 @@ class Run:
         """
         self._turns += 1
         self._in_turn = True
+        self._whose = self._setup.name
         setup, hooks = self._setup, self._setup.hooks
         ahead, self._ahead = self._ahead, None
         failures = 0
@@ -348,7 +350,7 @@ class Run:
     def _end_turn(self) -> None:
         self._in_turn = False
         usage, timings = self._meter.end_turn()
-        finished = TurnFinished(self._turns, usage, timings, self._setup.name)
+        finished = TurnFinished(self._turns, usage, timings, self._whose)
         self._per_turn.append(finished)
         self._sink.put(finished)
 

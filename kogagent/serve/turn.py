@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 from collections import deque
 from collections.abc import AsyncIterator
@@ -12,7 +11,7 @@ from typing import Literal, Protocol, TypeAlias
 
 from kogagent.errors import EngineClosedError
 from kogagent.local import Engine, Token
-from kogagent.local.stream import TokenStream, compiled, usage_of
+from kogagent.local.stream import TokenStream, usage_of
 from kogagent.loop.protocols import TurnRequest
 from kogagent.serve.request import ChatRequest
 from kogagent.types import (
@@ -158,13 +157,11 @@ class TokenTurn:
 
     async def _open(self) -> TokenStream:
         request = self._request
-        # In a thread, as the model does it: a large schema takes longer than a loop may wait.
-        grammar = await asyncio.to_thread(compiled, request.output_schema, self._engine.tokenizer.vocabulary)
         return self._engine.stream(
             request.messages,
             sampling=request.sampling,
             stop=request.stop,
-            grammar=grammar,
+            grammar=request.output_schema,
             max_tokens=request.max_tokens,
         )
 

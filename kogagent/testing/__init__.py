@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from kogagent.testing.backends import check_backend
     from kogagent.testing.conformance import check_model
-    from kogagent.testing.models import FunctionModel, ScriptedModel, ScriptedTurn, call
+    from kogagent.testing.models import FunctionModel, MeasuredModel, ScriptedModel, ScriptedTurn, call
     from kogagent.testing.replay import RecordingModel, ReplayModel
 
 __all__ = [
     "FunctionModel",
+    "MeasuredModel",
     "RecordingModel",
     "ReplayModel",
     "ScriptedModel",

@@ -8,19 +8,22 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from kogagent.errors import InputError, ModelError
+from kogagent.errors import ContextError, InputError, ModelError
 from kogagent.loop.protocols import TurnRequest
 from kogagent.types import (
+    AssistantMessage,
     CallDelta,
     CallReady,
     CallStarted,
     FinishReason,
     JSONValue,
+    Message,
     ModelEvent,
     PlanDelta,
     TextDelta,
     Timings,
     ToolCall,
+    ToolMessage,
     TurnEnd,
     Usage,
     Written,
@@ -147,6 +150,42 @@ class ScriptedModel:
         turn = self._turns[at % len(self._turns)]
         first, self._calls = self._calls + 1, self._calls + len(turn.calls)
         return turn_events(turn, first, self._delta)
+
+
+class MeasuredModel(ScriptedModel):
+    """A scripted model that knows its tokens, a character each: it counts and clips as an engine's does, and
+    refuses a prompt of more than `context` of them with ContextError."""
+
+    def __init__(self, *turns: Turn, context: int, repeat: bool = False, delta: int = 0) -> None:
+        super().__init__(*turns, repeat=repeat, delta=delta)
+        self.context = context
+
+    def count(self, request: TurnRequest) -> int:
+        """Characters of the messages."""
+        return sum(len(_spelled(message)) for message in request.messages)
+
+    def clip(self, text: str, tokens: int) -> str:
+        """Head and tail in so many characters."""
+        if len(text) <= tokens:
+            return text
+        note = f"\n[… {len(text) - tokens} of {len(text)} tokens left out …]\n"
+        room = max(tokens - len(note), 0)
+        tail = room // 3
+        return (text[: room - tail] + note + text[len(text) - tail :])[:tokens]
+
+    def _play(self, request: TurnRequest) -> Iterator[ModelEvent]:
+        size = self.count(request)
+        if size > self.context:
+            raise ContextError(f"the prompt has {size} tokens, the context holds {self.context}")
+        return super()._play(request)
+
+
+def _spelled(message: Message) -> str:
+    if isinstance(message, ToolMessage):
+        return message.result.text
+    if isinstance(message, AssistantMessage):
+        return message.plan + message.text + "".join(c.name + c.arguments for c in message.calls)
+    return message.text
 
 
 class FunctionModel:

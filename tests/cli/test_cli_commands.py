@@ -32,11 +32,6 @@ class _Loaded:
         self.chat = SimpleNamespace(native_tools=True)
         self.spec = SimpleNamespace(parameters=135_000_000)
         self.closed = False
-        self.sampling: Any = None
-
-    def model(self, *, sampling: Any = None) -> Model:
-        self.sampling = sampling
-        return self.played
 
     def as_model(self) -> Model:
         return self.played
@@ -140,7 +135,8 @@ def test_run_uses_the_tools_that_are_named(monkeypatch: pytest.MonkeyPatch, tmp_
     result = _run("run", "some-model", "What is 19 + 23?", *options)
     assert result.exit_code == 0, result.output
     assert "← 42" in result.stdout and "It is 42." in result.stdout
-    assert (engine.sampling.temperature, engine.sampling.seed) == (0.5, 7)
+    sampling = engine.played.requests[0].sampling
+    assert sampling is not None and (sampling.temperature, sampling.seed) == (0.5, 7)
     first = engine.played.requests[0]
     assert [spec.name for spec in first.tools] == ["add"]
     assert getattr(first.messages[0], "text", "") == "Be brief."

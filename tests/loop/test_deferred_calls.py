@@ -1,0 +1,229 @@
+"""Calls whose results come later: asked for permission elsewhere, done elsewhere, resumed in another
+process."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kogagent import (
+    Agent,
+    Answer,
+    Approved,
+    Deferred,
+    Denied,
+    Hooks,
+    InputError,
+    RunContext,
+    RunResult,
+    SessionStore,
+    Supplied,
+    ToolCall,
+    ToolMessage,
+    Transcript,
+    UserMessage,
+    messages_from_json,
+    messages_to_json,
+    tool,
+)
+from kogagent.testing import ScriptedModel, call
+
+RAN: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def nothing_ran() -> None:
+    RAN.clear()
+
+
+@tool(needs_approval=True)
+async def delete(path: str) -> str:
+    """Delete a file."""
+    RAN.append(path)
+    return f"{path} is gone"
+
+
+@tool
+async def ls() -> str:
+    """List."""
+    return "a b"
+
+
+def statuses(result: RunResult) -> list[str]:
+    return [m.result.status for m in result.messages if isinstance(m, ToolMessage)]
+
+
+def texts(result: RunResult) -> list[str]:
+    return [m.result.text for m in result.messages if isinstance(m, ToolMessage)]
+
+
+async def deferred(*turns: Any, **options: Any) -> tuple[Agent, RunResult, ScriptedModel]:
+    model = ScriptedModel(*turns)
+    agent = Agent(model, [delete, ls], approve="defer", **options)
+    return agent, await agent.run("clean up"), model
+
+
+async def test_a_run_ends_with_the_calls_that_wait_after_the_others_have_run() -> None:
+    turn = [call("delete", path="a"), call("ls"), call("delete", path="b")]
+    _, result, model = await deferred(turn, "never")
+    assert result.reason == "deferred" and RAN == [] and len(model.requests) == 1
+    assert [c.arguments for c in result.pending] == ['{"path": "a"}', '{"path": "b"}']
+    assert statuses(result) == ["deferred", "ok", "deferred"]
+
+
+async def test_answers_run_deny_or_supply_and_the_results_take_their_places() -> None:
+    turn = [call("delete", path="a"), call("ls"), call("delete", path="b"), call("delete", path="c")]
+    agent, first, model = await deferred(turn, "done")
+    ids = [c.id for c in first.pending]
+    answers: dict[str, Answer] = {
+        ids[0]: Approved(),
+        ids[1]: Denied("not b"),
+        ids[2]: Supplied({"deleted": "c"}),
+    }
+    second = await agent.run(history=first.messages, answers=answers)
+    assert second.reason == "finished" and second.output == "done" and RAN == ["a"]
+    assert second.pending == ()
+    shown = [m.result for m in model.requests[1].messages if isinstance(m, ToolMessage)]
+    assert [r.status for r in shown] == ["ok", "ok", "denied", "ok"]
+    assert shown[0].text == "a is gone" and "not b" in shown[2].text and shown[3].text == '{"deleted": "c"}'
+    # The record keeps both: that it waited, and what came.
+    assert statuses(second) == ["deferred", "ok", "deferred", "deferred", "ok", "denied", "ok"]
+
+
+async def test_answers_may_come_one_by_one_and_the_run_waits_on() -> None:
+    agent, first, model = await deferred([call("delete", path="a"), call("delete", path="b")], "done")
+    one, other = first.pending
+    half = await agent.run(history=first.messages, answers={other.id: Approved()})
+    assert half.reason == "deferred" and half.pending == (one,) and RAN == ["b"] and half.turns == 0
+    whole = await agent.run(history=half.messages, answers={one.id: Approved()})
+    assert whole.output == "done" and RAN == ["b", "a"]
+    shown = [m.result.text for m in model.requests[1].messages if isinstance(m, ToolMessage)]
+    assert shown == ["a is gone", "b is gone"], "in the order of the calls"
+
+
+async def test_a_tool_or_an_approver_may_say_that_it_takes_longer() -> None:
+    async def order(item: str) -> str:
+        raise Deferred("ticket 17")
+
+    def approve(asked: ToolCall, context: RunContext[None]) -> bool:
+        raise Deferred("ask Ada")
+
+    agent = Agent(
+        ScriptedModel([call("order", item="x"), call("delete", path="a")]), [order, delete], approve=approve
+    )
+    result = await agent.run("go")
+    assert result.reason == "deferred" and texts(result) == ["ticket 17", "ask Ada"]
+    assert [c.name for c in result.pending] == ["order", "delete"] and result.failures == ()
+
+
+async def test_a_new_prompt_without_answers_gives_the_waiting_calls_up() -> None:
+    agent, first, _ = await deferred(call("delete", path="a"), "fine")
+    second = await agent.run("Forget it.", history=first.messages)
+    assert second.output == "fine" and RAN == [] and statuses(second)[-1] == "cancelled"
+
+
+async def test_answers_and_a_prompt_go_together() -> None:
+    agent, first, model = await deferred(call("delete", path="a"), "fine")
+    await agent.run("And thanks.", history=first.messages, answers={first.pending[0].id: Approved()})
+    last = model.requests[1].messages
+    assert isinstance(last[-2], ToolMessage) and last[-1] == UserMessage("And thanks.")
+
+
+async def test_answers_that_fit_nothing_are_refused_by_id() -> None:
+    agent, first, _ = await deferred(call("delete", path="a"), "fine")
+    with pytest.raises(InputError, match=r"answers has 'x'.*Waiting are: 'call_1'"):
+        await agent.run(history=first.messages, answers={"x": Approved()})
+    with pytest.raises(InputError, match=r"answers\['call_1'\]=True must be Approved"):
+        await agent.run(history=first.messages, answers={"call_1": True})  # type: ignore[dict-item]
+    with pytest.raises(InputError, match=r"wait for an answer: delete 'call_1'"):
+        await agent.run(history=first.messages)
+    with pytest.raises(InputError, match="result supplied for 'delete' cannot be used"):
+        await agent.run(history=first.messages, answers={"call_1": Supplied(object.__new__(Unwritable))})
+
+
+class Unwritable:
+    """Its text cannot be made."""
+
+    def __repr__(self) -> str:
+        raise ZeroDivisionError
+
+    __str__ = __repr__
+
+
+async def test_hooks_see_the_result_that_came_late() -> None:
+    seen: list[str] = []
+
+    def after(asked: ToolCall, result: Any) -> Any:
+        seen.append(result.text)
+        return result
+
+    agent, first, _ = await deferred(call("delete", path="a"), "fine", hooks=Hooks(after_call=after))
+    assert seen == []
+    await agent.run(history=first.messages, answers={first.pending[0].id: Approved()})
+    assert seen == ["a is gone"]
+
+
+async def test_waiting_calls_survive_json_lines_and_a_fork_and_a_crash_beside_them() -> None:
+    _, first, _ = await deferred([call("delete", path="a"), call("ls")], "x")
+    again = messages_from_json(messages_to_json(first.messages))
+    for transcript in (
+        Transcript.repaired(again),
+        Transcript.from_lines(Transcript.repaired(again).to_lines()),
+        Transcript.repaired(again).fork(),
+    ):
+        assert transcript.awaiting == first.pending and transcript.open_calls == ()
+    cut = Transcript.repaired(again[:3])  # killed before the second call had its result
+    assert [c.name for c in cut.awaiting] == ["delete"]
+    assert isinstance(cut.messages[-1], ToolMessage) and cut.messages[-1].result.status == "cancelled"
+
+
+OTHER_PROCESS = """
+import asyncio, sys
+from kogagent import Agent, Approved, SessionStore, tool
+from kogagent.testing import ScriptedModel
+
+@tool(needs_approval=True)
+async def delete(path: str) -> str:
+    return f"{path} is gone, says the other process"
+
+async def main() -> None:
+    with SessionStore(sys.argv[1]) as store:
+        (session,) = [one for one in store.sessions() if one.awaiting]
+        transcript = store.open(session.id)
+        agent = Agent(ScriptedModel("done there"), [delete], approve="defer")
+        answers = {id: Approved() for id in session.awaiting}
+        print((await agent.run(history=transcript, answers=answers)).output)
+
+asyncio.run(main())
+"""
+
+
+async def test_another_process_finds_the_session_that_waits_and_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "sessions.sqlite"
+    with SessionStore(path) as store:
+        agent = Agent(ScriptedModel(call("delete", path="a")), [delete], approve="defer")
+        await agent.run("go", history=store.open("ada"))
+        await Agent(ScriptedModel("hi")).run("hello", history=store.open("bob"))
+        assert [one.awaiting for one in store.sessions()] == [("call_1",), ()]
+    program = tmp_path / "other.py"
+    program.write_text(OTHER_PROCESS)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        str(program),
+        str(path),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={"PYTHONPATH": ":".join(sys.path)},
+    )
+    out, errors = await process.communicate()
+    assert out.decode() == "done there\n", errors.decode()
+    with SessionStore(path) as store:
+        assert [one.awaiting for one in store.sessions()] == [(), ()]
+        messages = store.open("ada").view
+        assert isinstance(messages[2], ToolMessage)
+        assert messages[2].result.text == "a is gone, says the other process"
