@@ -16,7 +16,7 @@ from benchmarks import common, decode_chart, decode_cuda, phases
 from benchmarks.peer_process import PeerFailed, PeerProcess
 from kogagent.engine.backends.cpu import CpuBackend
 from kogagent.engine.weights import random_tensors
-from kogagent.kernels.monokernel import Reason, Segment, Token
+from kogagent.kernels.monokernel import PROFILE_SLOTS, Reason, Segment, Token
 from kogagent.kernels.pack import plan
 from kogagent.spec import ModelSpec
 from kogagent.testing.backends import TINY
@@ -44,7 +44,7 @@ class FakeKernel:
         return 1e-3
 
     def profile(self) -> np.ndarray[Any, Any]:
-        return np.arange(1, 8 * 16 + 1, dtype=np.int64).reshape(8, 16)
+        return np.arange(1, 8 * PROFILE_SLOTS + 1, dtype=np.int64).reshape(8, PROFILE_SLOTS)
 
 
 class FakeBackend(CpuBackend):
@@ -90,7 +90,7 @@ def test_a_peer_that_cannot_start_says_why() -> None:
 def test_phases_share_out_the_time_of_a_token(tmp_path: Path) -> None:
     kernel: Any = FakeKernel()
     times, tokens = phases.measure(kernel, lambda seed: 10)
-    assert times.shape == (phases.REPEATS, 8, 16) and tokens.shape == (phases.REPEATS,)
+    assert times.shape == (phases.REPEATS, 8, PROFILE_SLOTS) and tokens.shape == (phases.REPEATS,)
     whole = [slot for name, slot in phases.PHASES.items() if not name.startswith(" ")]
     np.testing.assert_allclose(times[:, :, whole].sum(2).mean(1), tokens)
     records = phases.records("tiny/fp16/ctx8", times, tokens)
