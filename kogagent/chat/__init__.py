@@ -4,5 +4,6 @@ from kogagent.chat.chat import Chat
 from kogagent.chat.formats import pick_call_format
 from kogagent.chat.parser import TurnParser
 from kogagent.chat.partial import partial_json
+from kogagent.chat.reader import Kinds, any_kind
 
-__all__ = ["Chat", "TurnParser", "partial_json", "pick_call_format"]
+__all__ = ["Chat", "Kinds", "TurnParser", "any_kind", "partial_json", "pick_call_format"]

@@ -22,6 +22,7 @@ from kogagent.chat.formats import native_format, same_calls, written_format
 from kogagent.chat.guard import Guard, text_of
 from kogagent.chat.inputs import Input, native_inputs, tool_inputs, written_inputs
 from kogagent.chat.parser import TurnParser
+from kogagent.chat.reader import Kinds, any_kind
 from kogagent.chat.template import ChatTemplate
 from kogagent.errors import ConfigError, InputError
 from kogagent.spec import CallFormat
@@ -240,12 +241,14 @@ class Chat:
 
     # ── turns ──
 
-    def parser(self, first_call: int = 1, *, calls: bool = True) -> TurnParser:
-        """A parser of one generated turn. first_call numbers its calls; calls=False reads none."""
+    def parser(self, first_call: int = 1, *, calls: bool = True, kinds: Kinds = any_kind) -> TurnParser:
+        """A parser of one generated turn. first_call numbers its calls; calls=False reads none. kinds: the
+        types of arguments, which a format that writes strings bare needs to be read."""
         return TurnParser(
             self.format,
             self._tokenizer.vocabulary,
             first_call=first_call,
             calls=calls,
             strip_space=self._tokenizer.strips_space,
+            kinds=kinds,
         )

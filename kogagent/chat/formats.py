@@ -12,7 +12,17 @@ from kogagent.chat.guard import Guard
 from kogagent.chat.inputs import native_inputs, tool_inputs, written_calls
 from kogagent.chat.template import ChatTemplate
 from kogagent.errors import ConfigError, InputError
-from kogagent.spec import HERMES, LLAMA3_JSON, MISTRAL, SMOLLM2, CallFormat
+from kogagent.spec import (
+    FUNCTION_GEMMA,
+    HERMES,
+    LFM2,
+    LLAMA3_JSON,
+    MISTRAL,
+    PYTHONIC,
+    QWEN3_CODER,
+    SMOLLM2,
+    CallFormat,
+)
 from kogagent.tokenizer import Tokenizer
 from kogagent.types import (
     AssistantMessage,
@@ -25,7 +35,10 @@ from kogagent.types import (
     UserMessage,
 )
 
-FORMATS: tuple[CallFormat, ...] = (HERMES, SMOLLM2, MISTRAL, LLAMA3_JSON)
+FORMATS: tuple[CallFormat, ...] = (
+    *(HERMES, SMOLLM2, MISTRAL, LLAMA3_JSON),
+    *(QWEN3_CODER, FUNCTION_GEMMA, LFM2, PYTHONIC),
+)
 """The formats known, each tried in turn."""
 
 _TOOL = ToolSpec("probe_tool", "described by probe", {"type": "object", "properties": {}})

@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kogagent.chat.guard import Guard
+from kogagent.chat.partial import partial_json
 from kogagent.chat.template import RawArguments
 from kogagent.errors import InputError
 from kogagent.spec import CallFormat
@@ -147,12 +148,23 @@ def written_calls(calls: Sequence[ToolCall], form: CallFormat, guard: Guard) -> 
     for i, call in enumerate(calls):
         out += [
             form.between if i else "",
-            form.prefix, guard.text(call.name), form.middle, guard.text(call.arguments),
+            form.prefix, guard.text(call.name), form.middle, _written_arguments(call, form, guard),
             form.suffix if call.complete else "",
         ]  # fmt: skip
     if not calls or calls[-1].complete:
         out.append(form.end)
     return "".join(out)
+
+
+def _written_arguments(call: ToolCall, form: CallFormat, guard: Guard) -> str:
+    """JSON arguments are the very text the model wrote; in another style that text is written anew."""
+    if form.is_json:
+        return guard.text(call.arguments)
+    try:
+        values = json.loads(call.arguments)
+    except ValueError:
+        values = partial_json(call.arguments) if not call.complete else None
+    return form.write_arguments(guard.value(values) if isinstance(values, dict) else {})
 
 
 def tool_prompt(tools: Sequence[ToolSpec], form: CallFormat, guard: Guard) -> str:

@@ -10,11 +10,15 @@ from __future__ import annotations
 import codecs
 import json
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TypeAlias
 
-from kogagent.chat.scan import SPECIAL, Fence, JsonEnd, Literal, Progress, Trigger, bytes_of, is_space, spell
+from kogagent.chat.reader import JsonReader, Kinds, Read, Reader, StyleReader, any_kind, is_space
+from kogagent.chat.scan import Literal, Progress, bytes_of
 from kogagent.errors import InputError
 from kogagent.spec import CallFormat, Vocabulary
+from kogagent.spec.calls import BARE_NAME
+from kogagent.spec.scan import INSIDE, NO_FENCE, SPECIAL, fence_step, matched, spell, trigger_of
 from kogagent.types import CallDelta, CallReady, CallStarted, PlanDelta, TextDelta, ToolCall
 
 TurnEvent: TypeAlias = PlanDelta | TextDelta | CallStarted | CallDelta | CallReady
@@ -25,11 +29,12 @@ class TurnParser:
 
     format: None reads text alone. calls: False reads none, only thoughts and text. first_call: number of the
     turn's first call in its conversation; ids are call_0001, call_0002, … strip_space: drop one space at the
-    very start, the tokenizer's own.
+    very start, the tokenizer's own. kinds: the types of arguments, for formats that write strings bare.
 
     Thoughts a turn opens with are PlanDeltas; nothing in them is a call. White space behind them is dropped.
-    A call is ready when its arguments are closed. One that the turn's end cuts is ready with complete=False
-    and its cut text. What looked like a call and is none is text.
+    Arguments are given as JSON, whatever the format. A call is ready when its arguments are closed. One that
+    the turn's end cuts is ready with complete=False and its cut text. What looked like a call and is none is
+    text.
     """
 
     def __init__(
@@ -40,9 +45,11 @@ class TurnParser:
         first_call: int = 1,
         calls: bool = True,
         strip_space: bool = False,
+        kinds: Kinds = any_kind,
     ) -> None:
         self._vocabulary = vocabulary
         form = None if format is None else _Form(format, vocabulary)
+        self._kinds = kinds
         self._form = form if calls else None
         self._ends = frozenset(vocabulary.end_ids)
         self._number = first_call
@@ -52,9 +59,10 @@ class TurnParser:
         self._text = _Stream()
         self._said: list[str] = []
         self._calls: list[ToolCall] = []
-        self._fence = Fence()
+        self._fence = NO_FENCE
         self._matched = 0  # bytes at the end of the text that may become the trigger
-        self._step: Callable[[int], None] = self._in_text
+        self._first = self._in_text if self._form is None or not self._form.at_start else self._in_first
+        self._step: Callable[[int], None] = self._first
         # Read since the trigger or the last call: text after all, if no call comes of it. The first
         # `_no_trigger` of them are not looked at again.
         self._held: list[int] = []
@@ -64,7 +72,7 @@ class TurnParser:
         self._end_read = self._between_failed = False
         self._call: _Call | None = None
         self._name = bytearray()
-        self._think_end = Trigger(form.think_end) if form is not None and form.think_end else None
+        self._think_end = form.think_end if form is not None else ()
         self._thinking = False
         if form is not None and form.think_begin:
             self._expect(form.think_begin, self._to_thoughts)
@@ -102,7 +110,9 @@ class TurnParser:
         """The end of the turn: what was held back, and the call that it cuts. Idempotent."""
         if self._finished:
             return []
-        if self._step == self._in_literal and self._then == self._to_thoughts:
+        if self._step == self._in_first or (
+            self._step == self._in_literal and self._then == self._to_thoughts
+        ):
             self._give_up()
         elif self._step == self._in_name or (self._step == self._in_literal and not self._suffix_expected()):
             if self._ended:  # the model ended its turn of itself, so this was no call
@@ -124,16 +134,15 @@ class TurnParser:
 
     def _in_thoughts(self, symbol: int) -> None:
         end = self._think_end
-        assert end is not None
         if symbol >= SPECIAL:
             self._matched = 0
-            if symbol == end.symbols[0]:
+            if symbol == end[0]:
                 self._from_thoughts()
             return
         self._text.add(symbol)
-        self._matched, found = end.step(self._matched, symbol)
-        if found:
-            self._text.drop(len(end.symbols))
+        self._matched = 0 if end[0] >= SPECIAL else matched(end, self._matched, symbol)
+        if self._matched == len(end):
+            self._text.drop(len(end))
             self._from_thoughts()
 
     def _from_thoughts(self) -> None:
@@ -144,16 +153,32 @@ class TurnParser:
 
     def _behind_thoughts(self, symbol: int) -> None:
         if not is_space(symbol):
-            self._step = self._in_text
+            self._step = self._first
             self._step(symbol)
 
     # ── text ──
 
+    def _in_first(self, symbol: int) -> None:
+        """The start of a turn, where alone the trigger of some formats counts."""
+        assert self._form is not None
+        if self._strip:
+            self._strip = False
+            if symbol == 0x20:
+                return
+        trigger = self._form.trigger
+        if symbol != trigger[len(self._held)]:
+            self._give_up(symbol)
+            return
+        self._held.append(symbol)
+        if len(self._held) == len(trigger):
+            self._found()
+
     def _in_text(self, symbol: int) -> None:
         form = self._form
+        trigger = () if form is None or form.at_start else form.trigger
         if symbol >= SPECIAL:
             self._matched = 0
-            if form is not None and symbol == form.trigger.symbols[0] and not self._fence.mark:
+            if trigger and symbol == trigger[0] and not self._fence[0]:
                 self._found()
             return
         if self._strip:
@@ -161,22 +186,22 @@ class TurnParser:
             if symbol == 0x20:
                 return
         self._text.add(symbol)
-        if form is None:
+        if not trigger:
             return
-        self._fence.step(symbol)
-        if self._fence.mark:
-            self._matched = 0
-        else:
-            self._matched, found = form.trigger.step(self._matched, symbol)
-            if found:
-                self._text.drop(len(form.trigger.symbols))
-                self._found()
+        self._fence = fence_step(self._fence, symbol)
+        self._matched = (
+            0 if self._fence[0] or trigger[0] >= SPECIAL else matched(trigger, self._matched, symbol)
+        )
+        if self._matched == len(trigger):
+            self._text.drop(len(trigger))
+            self._found()
 
     def _found(self) -> None:
         assert self._form is not None
+        self._matched = 0
         self._say(final=True)
-        self._fence.inside_line()
-        self._held = list(self._form.trigger.symbols)
+        self._fence = (self._fence[0], INSIDE)
+        self._held = list(self._form.trigger)
         self._no_trigger = len(self._held)
         self._name = bytearray()
         self._expect(self._form.begin, self._to_prefix)
@@ -188,7 +213,7 @@ class TurnParser:
         self._step = self._in_text
         for byte in bytes_of(held[:kept]):
             self._text.add(byte)
-            self._fence.step(byte)
+            self._fence = fence_step(self._fence, byte)
         for symbol in held[kept:]:
             self._step(symbol)
 
@@ -221,22 +246,27 @@ class TurnParser:
         self._step = self._in_name
 
     def _in_name(self, symbol: int) -> None:
-        assert self._form is not None
-        name = self._name
-        if symbol == self._form.middle[0] and not _escaping(name):
+        form, name = self._form, self._name
+        assert form is not None
+        if symbol == form.name_end and not (_escaping(name) and not form.bare_names):
             self._start()
-            self._literal, self._step = Literal(self._form.middle), self._in_middle
+            if form.middle:
+                self._literal, self._step = Literal(form.middle), self._in_middle
+            else:
+                self._step = self._in_arguments
             self._step(symbol)
-        elif symbol < 0x20 or symbol >= SPECIAL:
+        elif symbol < 0x20 or symbol >= SPECIAL or (form.bare_names and not _bare(name, symbol)):
             self._give_up(symbol)
         else:
             self._held.append(symbol)
             name.append(symbol)
 
     def _start(self) -> None:
-        self._call = _Call(f"call_{self._number:04d}", _unquoted(self._name))
+        assert self._form is not None
+        name = self._name.decode(errors="replace") if self._form.bare_names else _unquoted(self._name)
+        self._call = _Call(f"call_{self._number:04d}", name, self._form.reader(partial(self._kinds, name)))
         self._number += 1
-        self._events.append(CallStarted(self._call.id, self._call.name))
+        self._events.append(CallStarted(self._call.id, name))
 
     # ── arguments ──
 
@@ -251,27 +281,23 @@ class TurnParser:
     def _in_arguments(self, symbol: int) -> None:
         call = self._call
         assert call is not None
-        if symbol >= SPECIAL:
-            self._in_ruins(symbol)
-        elif not call.opened and is_space(symbol):
-            return
-        elif not call.opened and symbol != ord("{"):
+        read = call.reader.step(symbol)
+        if read is Read.FAIL:
             self._step = self._in_ruins
             self._step(symbol)
-        else:
-            call.opened = True
-            call.arguments.add(symbol)
-            if call.end.step(symbol):
-                self._ready(complete=True)
+        elif read is Read.DONE:
+            self._ready(complete=True)
 
     def _in_ruins(self, symbol: int) -> None:
-        """What follows a name and is no arguments: kept as the call's text, up to a special id or the end."""
-        assert self._call is not None
-        if symbol < SPECIAL:
-            self._call.arguments.add(symbol)
-        else:
+        """What follows a name and is no arguments: kept as the call's text, up to a special id or the end.
+
+        In a format that is not JSON it is dropped: what was read is JSON, this is none."""
+        assert self._call is not None and self._form is not None
+        if symbol >= SPECIAL:
             self._ready(complete=False)
             self._step = self._in_text
+        elif self._form.is_json:
+            self._call.reader.out.append(symbol)
 
     def _ready(self, *, complete: bool) -> None:
         call, self._call = self._call, None
@@ -335,8 +361,10 @@ class TurnParser:
             self._events.append(TextDelta(said))
 
     def _pass_on(self, call: _Call, *, final: bool) -> None:
-        if not final and call.arguments.pending == b"{":
+        if not final and not call.given and call.reader.out == b"{":
             return  # so that {} is one delta
+        call.arguments.pending += call.reader.out
+        call.reader.out.clear()
         more = call.arguments.take(0, final=final)
         if more:
             call.given.append(more)
@@ -355,12 +383,11 @@ class _Form:
     """A call format in one vocabulary's symbols."""
 
     def __init__(self, form: CallFormat, vocabulary: Vocabulary) -> None:
+        self._form = form
         names = {vocabulary.tokens[id].decode(): id for id in vocabulary.special if vocabulary.tokens[id]}
-        begin, trigger = spell(form.begin, names), spell(form.trigger, names)
-        if trigger[0] >= SPECIAL:
-            trigger = trigger[:1]  # nothing else can write it
-        self.trigger = Trigger(trigger)
-        self.begin = begin[len(trigger) :]
+        self._names = names
+        begin, self.trigger = spell(form.begin, names), trigger_of(spell(form.trigger, names))
+        self.begin = begin[len(self.trigger) :]
         self.prefix = spell(form.prefix, names)
         self.middle = spell(form.middle, names)
         self.suffix = spell(form.suffix, names)
@@ -368,6 +395,12 @@ class _Form:
         self.end = spell(form.end, names)
         self.think_begin = spell(form.think_begin, names)
         self.think_end = spell(form.think_end, names)
+        self.name_end = (self.middle or spell(form.outer.objects.open, names))[0]
+        self.at_start, self.bare_names, self.is_json = form.at_start, form.bare_names, form.is_json
+
+    def reader(self, kinds: Callable[[str], frozenset[str]]) -> Reader:
+        """Of one call's arguments, given the types of each."""
+        return JsonReader() if self.is_json else StyleReader(self._form, self._names, kinds)
 
 
 class _Stream:
@@ -395,12 +428,15 @@ class _Stream:
 class _Call:
     """A call that is being read."""
 
-    def __init__(self, id: str, name: str) -> None:
-        self.id, self.name = id, name
+    def __init__(self, id: str, name: str, reader: Reader) -> None:
+        self.id, self.name, self.reader = id, name, reader
         self.arguments = _Stream()
-        self.end = JsonEnd()
-        self.opened = False
         self.given: list[str] = []
+
+
+def _bare(name: bytearray, symbol: int) -> bool:
+    """Whether a name without quotes can go on so."""
+    return BARE_NAME.fullmatch((name + bytes([symbol])).decode(errors="replace")) is not None
 
 
 def _escaping(name: bytearray) -> bool:

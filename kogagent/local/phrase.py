@@ -15,13 +15,13 @@ from kogagent.types import ObserveDelta, PlanDelta
 
 class Phrase:
     """What a model says in one such phase. `kept` ids make up its text, `cut` is text of the next one that
-    goes on past the end of the phrase."""
+    goes on past the end of the phrase. trigger: "" where none counts inside a text."""
 
     def __init__(
         self, kind: Callable[[str], ObserveDelta | PlanDelta], vocabulary: Vocabulary, trigger: str
     ) -> None:
         self.kind, self._vocabulary = kind, vocabulary
-        self._text = TokenText(vocabulary, ("\n", trigger))
+        self._text = TokenText(vocabulary, ("\n", trigger) if trigger else ("\n",))
         self._said: list[str] = []
         self.taken = 0  # ids looked at
         self.kept = 0

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kogagent.chat import Chat
+from kogagent.local.kinds import argument_kinds
 from kogagent.tokenizer import Tokenizer
 from kogagent.types import AssistantMessage, CallReady, Message, ToolSpec
 
@@ -23,7 +24,7 @@ def replayed(
     if not turns or turns[0] == 0 or turns[-1] == len(messages) - 1:
         return None
     said = [one for one in messages if isinstance(one, AssistantMessage)]
-    if not all(one.ids and _means(chat, tokenizer, one) for one in said):
+    if not all(one.ids and _means(chat, tokenizer, one, tools) for one in said):
         return None
     ids = chat.render(messages[: turns[0]], tools)
     for at, following in zip(turns, [*turns[1:], len(messages)], strict=True):
@@ -36,11 +37,11 @@ def replayed(
     return ids
 
 
-def _means(chat: Chat, tokenizer: Tokenizer, message: AssistantMessage) -> bool:
+def _means(chat: Chat, tokenizer: Tokenizer, message: AssistantMessage, tools: Sequence[ToolSpec]) -> bool:
     """Whether the message's ids say what it says: they may be of a model with another vocabulary."""
     if max(message.ids) >= len(tokenizer.vocabulary):
         return False
-    parser = chat.parser(1, calls=bool(message.calls))
+    parser = chat.parser(1, calls=bool(message.calls), kinds=argument_kinds(chat, tools))
     events = [*parser.feed(message.ids), *parser.finish()]
     calls = [event.call for event in events if isinstance(event, CallReady)]
     if [(call.name, call.arguments) for call in calls] != [(c.name, c.arguments) for c in message.calls]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from kogagent.engine.backend import Emitted
 from kogagent.engine.session import Counters, SessionStream
+from kogagent.local.kinds import argument_kinds
 from kogagent.local.phrase import Phrase
 from kogagent.local.tokens import written
 from kogagent.loop.protocols import TurnRequest
@@ -126,7 +127,9 @@ class ModelTurn:
         self._session, self._prompt, first_call = await model.open(self._messages, self._tools)
         self._session.priority = request.priority
         self._parser = model.chat.parser(
-            first_call, calls=bool(request.tools) and request.tool_choice != "none"
+            first_call,
+            calls=bool(request.tools) and request.tool_choice != "none",
+            kinds=argument_kinds(model.chat, request.tools),
         )
         self._first_call = first_call
         self._left = request.max_tokens
@@ -140,7 +143,8 @@ class ModelTurn:
         options = self._model.options
         if self._phrases:
             kind, budget = self._phrases.pop(0)
-            self._phrase = Phrase(kind, vocabulary, self._model.chat.format.trigger)
+            form = self._model.chat.format
+            self._phrase = Phrase(kind, vocabulary, "" if form.at_start else form.trigger)
             self._stream = self._session.stream(
                 sampling=self._sampling,
                 stop_ids=vocabulary.special,

@@ -11,10 +11,12 @@ from kogagent.engine.grammar.compile import (
     compile_schema,
     compile_turn,
 )
+from kogagent.engine.grammar.kinds import ArgumentKinds
 from kogagent.engine.grammar.matcher import Grammar, Matcher
 from kogagent.engine.grammar.shapes import Bounds
 
 __all__ = [
+    "ArgumentKinds",
     "Bounds",
     "Grammar",
     "Matcher",

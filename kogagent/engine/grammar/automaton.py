@@ -25,9 +25,8 @@ from functools import cached_property
 
 from kogagent.engine.grammar.dfa import Dfa
 from kogagent.engine.grammar.utf8 import sequences
-
-END = 256
-SPECIAL = 257
+from kogagent.spec.scan import END as END
+from kogagent.spec.scan import SPECIAL as SPECIAL
 
 COUNT = 1 << 18
 PUSH = 1 << 19
@@ -230,6 +229,30 @@ class Builder:
             raise TooLarge
         return follow
 
+    def branch(self, one: Sequence[int], to: int, other: Sequence[int], there: int, flag: int = 0) -> int:
+        """The state from which `one` leads to `to` and `other` leads to `there`.
+
+        `other` carries `flag` where it can first be told from `one`. Either may be empty: what comes then is
+        what `to` or `there` reads. Conflict where that does not tell them apart.
+        """
+        shared = 0
+        while shared < min(len(one), len(other)) and one[shared] == other[shared]:
+            shared += 1
+        fork = self.state()
+        if shared < len(one):
+            self.rows[fork][one[shared]] = self.literal(one[shared + 1 :], to)
+        else:
+            self.absorb(fork, to)
+        if shared < len(other):
+            if other[shared] in self.rows[fork]:
+                raise Conflict
+            self.rows[fork][other[shared]] = self.literal(other[shared + 1 :], there) | flag
+        elif flag:
+            raise Conflict
+        else:
+            self.absorb(fork, there)
+        return self.literal(one[:shared], fork)
+
     def call(self, entry: int, follow: int, least: int = 0, most: int = UNBOUNDED) -> int:
         """The move that calls `entry` and comes back to `follow`."""
         site = (entry, follow, least, most)
@@ -343,12 +366,13 @@ class Builder:
     def embed(
         self,
         dfa: Dfa,
-        accept: Callable[[int], None],
+        accept: Callable[[int, int], None],
         *,
         spell: Callable[[int, int], Sequence[tuple[tuple[int, int], ...]]] = sequences,
         counted: bool = False,
     ) -> int:
-        """An automaton over code points, spelled in bytes; `accept` completes each accepting state.
+        """An automaton over code points, spelled in bytes; `accept` completes each accepting state, given as
+        the number of its row and as the state of `dfa`.
 
         counted: the first byte of each code point counts, and `need` keeps the way to acceptance inside the
         frame's most count.
@@ -385,8 +409,8 @@ class Builder:
                 [(spans, numbers[t]) for first, last, t in dfa.rows[state] for spans in spell(first, last)],
                 COUNT if counted else 0,
             )
-        for state in dfa.accept:
-            accept(numbers[state])
+        for state in sorted(dfa.accept):
+            accept(numbers[state], state)
         return numbers[0]
 
     def rule(self, dfa: Dfa) -> Row:
@@ -394,7 +418,7 @@ class Builder:
         first symbols lead to, to be called."""
         known = self._rules.get(id(dfa))
         if known is None:
-            entry = self.embed(dfa, self.final.add)
+            entry = self.embed(dfa, lambda number, _: self.final.add(number))
             known = self._rules[id(dfa)] = (dfa, self.rows[entry])
         return known[1]
 

@@ -30,18 +30,23 @@ from kogagent.engine.grammar.regex import PatternError, compile_pattern
 from kogagent.engine.grammar.schema import Schemas
 from kogagent.engine.grammar.shapes import Bounds, check_json, error
 from kogagent.engine.grammar.trie import TokenTrie, trie_of
-from kogagent.engine.grammar.turn import Calls, begin_rest, opened, spell, text_states, thought_states
+from kogagent.engine.grammar.turn import Calls, begin_rest, opened, text_states, thought_states
 from kogagent.engine.grammar.values import Writer
 from kogagent.engine.grammar.walker import Walker
 from kogagent.errors import InputError, SchemaError
 from kogagent.spec import HERMES, CallFormat, Vocabulary
+from kogagent.spec.calls import BARE_NAME
+from kogagent.spec.scan import spell
 
 _CACHE: OrderedDict[str, Grammar] = OrderedDict()
 _CACHED = 32
 _LOCK = threading.Lock()  # turns are compiled off the event loop, several at a time
 
 # What makes a tool's parameters more than "no parameters at all".
-_OBJECT_SOURCES = ("properties", "additionalProperties", "allOf", "anyOf", "oneOf", "$ref")
+_OBJECT_SOURCES = (
+    *("properties", "patternProperties", "additionalProperties", "propertyNames"),
+    *("allOf", "anyOf", "oneOf", "$ref", "if", "dependentSchemas", "dependencies"),
+)
 
 
 def compile_turn(
@@ -76,14 +81,15 @@ def compile_turn(
         trigger, rest = begin_rest(format, trie.names)
         if not trigger or (trigger[0] < END and any(symbol >= END for symbol in trigger)):
             raise InputError(f"format {format.name!r}: its trigger must be text or start with a special id")
-        mode = "none" if not chosen else "auto" if tool_choice == "auto" else "lead"
-        base, text = text_states(bounds.digits, trie.unspellable, trigger, mode)
+        mode = "none" if not chosen or format.at_start else "auto" if tool_choice == "auto" else "lead"
+        sought = () if format.at_start else trigger
+        base, text = text_states(bounds.digits, trie.unspellable, sought, mode)
         thoughts = 0
         think_end = spell(format.think_end, trie.names)
         if think_end:
             if len(think_end) > 1 and any(symbol >= END for symbol in think_end):
                 raise InputError(f"format {format.name!r}: think_end must be text or one special id")
-            base, text, thoughts = thought_states(bounds.digits, trie.unspellable, trigger, mode, think_end)
+            base, text, thoughts = thought_states(bounds.digits, trie.unspellable, sought, mode, think_end)
         builder = Builder(base)
 
         def first(start: int) -> int:
@@ -112,16 +118,18 @@ def compile_turn(
                 f"format {format.name!r}: `between` begins `end`, so calls cannot be told apart"
             ) from None
         try:
-            calls.tools([(_name(n), values.arguments(n, s, calls.after)) for n, s in chosen.items()])
+            calls.tools([(_name(n, format), values.arguments(n, s, calls.after)) for n, s in chosen.items()])
         except Conflict:
             raise SchemaError(
                 f"tool names collide in format {format.name!r}: {', '.join(chosen)}. Rename one of them"
             ) from None
         frame = builder.call(calls.call, FINISHED, 0, max_calls - 1)
-        if output_schema is None and (tool_choice == "auto" or lead_text):
+        if output_schema is None and (tool_choice == "auto" or lead_text) and not format.at_start:
             back = builder.literal(rest, calls.call)
             return builder.finish(first(text), [frame, builder.call(text, back)], missing=trie.unspellable)
         start = builder.literal((*trigger, *rest), calls.call)
+        if output_schema is None and tool_choice == "auto":
+            start = opened(builder, text, (*trigger, *rest), calls.call)
         if output_schema is not None and tool_choice == "auto":
             try:
                 start = builder.union([values.answer(output_schema), start])
@@ -161,8 +169,8 @@ def compile_schema(
         answer = _Values(builder, trie, format, bounds, notes).answer(schema)
         return builder.finish(answer, missing=trie.unspellable)
 
-    separators = [format.item_separator, format.key_separator]
-    return _cached({"schema": schema, "bounds": asdict(bounds), "separators": separators}, vocabulary, build)
+    style = asdict(format.values) if format.is_json else None
+    return _cached({"schema": schema, "bounds": asdict(bounds), "style": style}, vocabulary, build)
 
 
 def compile_regex(pattern: str, vocabulary: Vocabulary, *, max_length: int = 4096) -> Grammar:
@@ -185,7 +193,7 @@ def compile_regex(pattern: str, vocabulary: Vocabulary, *, max_length: int = 409
             notes[f"at most {max_length} code points"] = None
         builder = Builder(library(Bounds().digits, trie.unspellable).builder)
         done = builder.state({END: FINISHED})
-        body = builder.embed(dfa, lambda state: builder.absorb(state, done), counted=True)
+        body = builder.embed(dfa, lambda number, _: builder.absorb(number, done), counted=True)
         frame = builder.call(body, FINISHED, 0, max_length)
         return builder.finish(body, [frame], missing=trie.unspellable)
 
@@ -240,12 +248,14 @@ class _Values:
         self.builder = builder
         self.lib = library(bounds.digits, trie.unspellable)
         self.form = form
+        self.names = trie.names
         self.bounds = bounds
         self.notes = notes
 
     def answer(self, schema: Any) -> int:
-        """The state in front of a value after which the text ends."""
-        return self.value(Schemas(schema, self.bounds), self.builder.state({END: FINISHED}))
+        """The state in front of a JSON value after which the text ends."""
+        form = self.form if self.form.is_json else HERMES
+        return self._value(Schemas(schema, self.bounds), self.builder.state({END: FINISHED}), form)
 
     def arguments(self, name: str, parameters: Any, follow: int) -> int:
         """The state in front of one tool's arguments."""
@@ -257,11 +267,11 @@ class _Values:
         root = {**parameters, "type": "object"}
         if root.keys().isdisjoint(_OBJECT_SOURCES):
             root["properties"] = {}
-        return self.value(Schemas(root, self.bounds, name), follow)
+        return self._value(Schemas(root, self.bounds, name), follow, self.form)
 
-    def value(self, schemas: Schemas, follow: int) -> int:
-        writer = Writer(self.builder, self.lib, schemas, self.form.item_separator, self.form.key_separator)
-        state = writer.value(schemas.goal(), follow)
+    def _value(self, schemas: Schemas, follow: int, form: CallFormat) -> int:
+        writer = Writer(self.builder, self.lib, schemas, form, self.names)
+        state = writer.arguments(schemas.goal(), follow)
         self.notes.update(schemas.notes)
         if state is None:
             why = "its recursion has no base" if schemas.cut else "it contradicts itself"
@@ -269,11 +279,18 @@ class _Values:
         return state
 
 
-def _name(name: str) -> bytes:
+def _name(name: str, form: CallFormat) -> bytes:
+    """A tool's name as calls write it."""
     if not isinstance(name, str) or not name:
         raise SchemaError(f"a tool's name must be a non-empty text, not {name!r}")
     check_json(name, "", name, "")
-    return json.dumps(name, ensure_ascii=False).encode()[1:-1]
+    if form.bare_names and BARE_NAME.fullmatch(name) is None:
+        raise SchemaError(
+            f"the call format {form.name!r} cannot write the tool's name {name!r}: only letters, digits, "
+            "'_', '-' and '.'. Rename it",
+            tool=name,
+        )
+    return (name if form.bare_names else json.dumps(name, ensure_ascii=False)[1:-1]).encode()
 
 
 def _cached(

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
+
+from kogagent.spec.scan import matched
 
 Range = tuple[int, int]
 Row = tuple[tuple[int, int, int], ...]
@@ -28,10 +30,14 @@ class TooManyStates(Exception):
 
 @dataclass(frozen=True)
 class Dfa:
-    """rows[s] are the moves of state s; accept the states in which a text may end."""
+    """rows[s] are the moves of state s; accept the states in which a text may end.
+
+    labels: what a text that ends in an accepting state is, where an automaton tells several kinds apart.
+    """
 
     rows: tuple[Row, ...]
     accept: frozenset[int]
+    labels: tuple[Hashable, ...] = ()
 
     def step(self, state: int, code_point: int) -> int | None:
         for first, last, target in self.rows[state]:
@@ -96,11 +102,12 @@ Key = TypeVar("Key", bound=Hashable)
 def explore(
     start: Key,
     moves: Callable[[Key], Iterable[tuple[int, int, Key]]],
-    accepts: Callable[[Key], bool],
+    accepts: Callable[[Key], Hashable],
     limit: int = MAX_STATES,
 ) -> Dfa | None:
     """The automaton whose states are the keys reachable from `start`, trimmed.
 
+    accepts: False, or what an accepting key is: True, or a label that is kept apart from others.
     Raises TooManyStates past `limit` states.
     """
     index = {start: 0}
@@ -120,17 +127,18 @@ def explore(
             else:
                 row.append((first, last, number))
         rows.append(row)
-    return trim(rows, frozenset(i for i, key in enumerate(order) if accepts(key)))
+    found = ((i, accepts(key)) for i, key in enumerate(order))
+    return trim(rows, {i: label for i, label in found if label is not False})
 
 
-def trim(rows: Sequence[Sequence[tuple[int, int, int]]], accept: frozenset[int]) -> Dfa | None:
-    """Without states that accept nothing; equal states joined."""
+def trim(rows: Sequence[Sequence[tuple[int, int, int]]], labels: Mapping[int, Hashable]) -> Dfa | None:
+    """Without states that accept nothing; equal states joined. labels: of the accepting states."""
     sources: list[list[int]] = [[] for _ in rows]
     for state, row in enumerate(rows):
         for _, _, target in row:
             sources[target].append(state)
-    alive = set(accept)
-    queue = list(accept)
+    alive = set(labels)
+    queue = list(labels)
     while queue:
         for source in sources[queue.pop()]:
             if source not in alive:
@@ -138,9 +146,13 @@ def trim(rows: Sequence[Sequence[tuple[int, int, int]]], accept: frozenset[int])
                 queue.append(source)
     if 0 not in alive:
         return None
-    # Moore's partition refinement, from accepting / not accepting.
-    block = {state: int(state in accept) for state in alive}
-    count = len(set(block.values()))
+    # Moore's partition refinement, from what the states accept.
+    kinds: dict[Hashable, int] = {}
+    block = {
+        state: kinds.setdefault(("accepts", labels[state]) if state in labels else None, len(kinds))
+        for state in sorted(alive)
+    }
+    count = len(kinds)
     while True:
         signatures: dict[tuple[int, Row], int] = {}
         refined: dict[int, int] = {}
@@ -173,7 +185,9 @@ def trim(rows: Sequence[Sequence[tuple[int, int, int]]], accept: frozenset[int])
             else:
                 out.append((first, last, to))
         joined[numbered[refined[state]]] = tuple(out)
-    return Dfa(tuple(joined), frozenset(numbered[refined[s]] for s in accept))
+    named = {numbered[refined[state]]: label for state, label in labels.items()}
+    told = tuple(named.get(i) for i in range(count)) if set(named.values()) != {True} else ()
+    return Dfa(tuple(joined), frozenset(named), told)
 
 
 def split(rows: Iterable[tuple[int, int, Key]]) -> list[tuple[int, int, frozenset[Key]]]:
@@ -240,6 +254,81 @@ def at_most(dfa: Dfa, count: int) -> Dfa | None:
         return [(f, t, (target, key[1] + 1)) for f, t, target in dfa.rows[key[0]]]
 
     return explore((0, 0), moves, lambda key: key[0] in dfa.accept)
+
+
+_POINTS: tuple[Range, ...] = ((0, 0xD7FF), (0xE000, MAX_CODE_POINT))
+"""Every code point a text can hold."""
+
+ANYTHING = Dfa((tuple((first, last, 0) for first, last in _POINTS),), frozenset({0}))
+NOTHING = Dfa(((),), frozenset())
+
+
+def product(automata: Sequence[Dfa], label: Callable[[tuple[bool, ...]], Hashable]) -> Dfa | None:
+    """All texts of which `label` says what they are, given which automata accept them; see `explore`."""
+
+    def moves(key: tuple[int | None, ...]) -> Iterable[tuple[int, int, tuple[int | None, ...]]]:
+        parts = [
+            (first, last, (i, target))
+            for i, state in enumerate(key)
+            for first, last, target in (automata[i].rows[state] if state is not None else ())
+        ]
+        every = [(first, last, (-1, 0)) for first, last in _POINTS]
+        for first, last, hits in split([*parts, *every]):
+            if (-1, 0) in hits:
+                to = dict(hits)
+                yield first, last, tuple(to.get(i) for i in range(len(key)))
+
+    def accepts(key: tuple[int | None, ...]) -> Hashable:
+        return label(tuple(state in automata[i].accept for i, state in enumerate(key)))
+
+    start: tuple[int | None, ...] = (0,) * len(automata)
+    return explore(start, moves, accepts)
+
+
+def complement(dfa: Dfa) -> Dfa | None:
+    """All texts it does not accept."""
+    return product([dfa], lambda found: not found[0])
+
+
+def ended(dfa: Dfa, end: str) -> Dfa | None:
+    """Its texts without `end` in them, each followed by `end` but for its last code point.
+
+    A text goes on while what may be the beginning of `end` turns out to be none: a state is that of `dfa`
+    before such a beginning, and its length.
+    """
+    points = tuple(map(ord, end))
+
+    def after(state: int | None, begin: int, stop: int) -> int | None:
+        for point in points[begin:stop]:
+            state = None if state is None else dfa.step(state, point)
+        return state
+
+    def moves(key: tuple[int, int]) -> Iterable[tuple[int, int, tuple[int, int]]]:
+        before, length = key
+        ahead = after(before, 0, length)  # what dfa makes of the beginning, if it is none
+        rest = [] if ahead is None else list(dfa.rows[ahead])
+        out: list[tuple[int, int, tuple[int, int]]] = []
+        for point in sorted(set(points)):
+            found = matched(points, length, point)
+            if found == len(points):
+                continue
+            kept = length + 1 - found  # code points that are text for certain now
+            text = None
+            if kept <= length:
+                text = after(before, 0, kept)
+            elif ahead is not None:
+                text = dfa.step(ahead, point)
+            if text is not None:
+                out.append((point, point, (text, found)))
+        for first, last, target in rest:
+            begin = first
+            for point in [*sorted(p for p in set(points) if first <= p <= last), last + 1]:
+                if begin < point:
+                    out.append((begin, point - 1, (target, 0)))
+                begin = point + 1
+        return sorted(out)
+
+    return explore((0, 0), moves, lambda key: key[0] in dfa.accept and key[1] == len(points) - 1)
 
 
 def literals(texts: Iterable[str]) -> Dfa:

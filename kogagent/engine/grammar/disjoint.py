@@ -108,7 +108,7 @@ def _apart(schemas: Schemas, a: Shape, b: Shape, kind: str, depth: int) -> bool:
         return False
     if kind == "object":
         for name in {*a.required, *b.required}:
-            left, right = a.properties.get(name, a.additional), b.properties.get(name, b.additional)
+            left, right = a.property(name), b.property(name)
             if any(goal is not None and not schemas.expand(goal) for goal in (left, right)):
                 return True
             if left is not None and right is not None and not _meet(schemas, left, right, depth - 1):

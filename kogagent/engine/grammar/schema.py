@@ -7,21 +7,34 @@ finite.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from kogagent.engine.grammar.dfa import TooManyStates, intersect
+from kogagent.engine.grammar.dfa import (
+    ANYTHING,
+    NOTHING,
+    Dfa,
+    TooManyStates,
+    at_least,
+    at_most,
+    intersect,
+    literals,
+    union,
+)
 from kogagent.engine.grammar.formats import FORMATS, HINTS, LONGEST, NUMBER_FORMATS
 from kogagent.engine.grammar.keywords import IMPLIES, KEYWORDS
+from kogagent.engine.grammar.logic import Alternatives, Part, alternatives
 from kogagent.engine.grammar.numbers import Interval
 from kogagent.engine.grammar.references import References
 from kogagent.engine.grammar.regex import PatternError, compile_pattern
 from kogagent.engine.grammar.shapes import (
     TYPES,
+    AsSpecified,
     Bounds,
     Goal,
+    Layer,
     Shape,
     both,
     check_json,
@@ -48,6 +61,7 @@ class Schemas:
         name = root.get("$schema", "") if isinstance(root, Mapping) else ""
         self.old = isinstance(name, str) and any(f"draft-0{n}" in name for n in (4, 6, 7))
         self._expanded: dict[tuple[Any, ...], tuple[Shape, ...]] = {}
+        self._alternatives: dict[tuple[int, str], Alternatives] = {}
         self._references = References(root, tool)
 
     def goal(self) -> Goal:
@@ -71,8 +85,8 @@ class Schemas:
             found = self._expanded[goal.key] = tuple(out for shape in shapes if (out := self._close(shape)))
         return found
 
-    def child(self, shape: Shape, path: str, schema: Any) -> Goal:
-        return Goal(((path, schema),), shape.depth, shape.free)
+    def child(self, shape: Shape, path: str, schema: Any, spec: bool = False) -> Goal:
+        return Goal(((path, AsSpecified(schema) if spec else schema),), shape.depth, shape.free)
 
     def anything(self, shape: Shape) -> Goal:
         """The goal of a value no schema speaks of, inside `shape`."""
@@ -87,9 +101,16 @@ class Schemas:
             values = tuple(v for v in shape.values if self.holds(bare, v))
             shape = replace(shape, values=values)
             return shape if values else None
+        if shape.split and any(_never(goal) for n, goal in shape.properties.items() if n in shape.required):
+            shape = replace(shape, types=shape.types - {"object"})  # of an alternative; alone it is an error
         return shape if shape.types else None
 
-    def _apply(self, shape: Shape, path: str, schema: Any) -> list[Shape]:
+    def _apply(self, shape: Shape, path: str, schema: Any, spec: bool = False) -> list[Shape]:
+        """`shape` narrowed by one schema, its alternatives; spec: it is read as the specification does."""
+        if isinstance(schema, AsSpecified):
+            return self._apply(shape, path, schema.schema, True)
+        if isinstance(schema, Part):
+            return schema.narrow(self, shape, path)
         if schema is True:
             return [shape]
         if schema is False:
@@ -110,10 +131,10 @@ class Schemas:
                 )
         shapes = [shape]
         if "$ref" in schema:
-            shapes = self._reference(shape, path, schema["$ref"])
+            shapes = self._reference(shape, path, schema["$ref"], spec)
             if self.old:
                 return shapes
-        shapes = [out for s in shapes if (out := self._own(s, path, schema)) is not None]
+        shapes = [out for s in shapes if (out := self._own(s, path, schema, spec)) is not None]
         for keyword in ("allOf", "anyOf", "oneOf"):
             if keyword not in schema:
                 continue
@@ -123,21 +144,58 @@ class Schemas:
             paths = [f"{path}/{keyword}/{i}" for i in range(len(parts))]
             if keyword == "allOf":
                 for at, part in zip(paths, parts, strict=True):
-                    shapes = [out for s in shapes for out in self._apply(s, at, part)]
+                    shapes = [out for s in shapes for out in self._apply(s, at, part, spec)]
                 continue
             found: list[Shape] = []
             for i, (at, part) in enumerate(zip(paths, parts, strict=True)):
                 for s in shapes:
-                    for out in self._apply(replace(s, path=at), at, part):
+                    for out in self._apply(replace(s, path=at), at, part, spec):
                         if keyword == "oneOf":
                             out = replace(out, choices={**out.choices, (path, id(parts)): i})
-                        found.append(out)
+                        found.append(replace(out, split=keyword))
             shapes = found
+        for keyword in _LOGIC_WORDS:
+            if keyword not in schema:
+                continue
+            shapes = self._either(shapes, path, keyword, self._logic(path, schema, keyword), spec)
         return shapes
 
-    def _own(self, shape: Shape, path: str, schema: Mapping[str, Any]) -> Shape | None:
+    def _logic(self, path: str, schema: Mapping[str, Any], keyword: str) -> Alternatives:
+        """What one of these keywords says, as alternatives of other schemas; the same ones every time."""
+        key = (id(schema), keyword)
+        if key not in self._alternatives:
+            self._alternatives[key] = alternatives(schema, keyword, path, self._negatable, self.error)
+        return self._alternatives[key]
+
+    def _negatable(self, target: Any, path: str) -> Any:
+        """The schema a reference inside `not` points at."""
+        if not isinstance(target, str):
+            raise self.error(f"must be a string, not {target!r}", path, "$ref")
+        at, schema = self._references.resolve(target, path)
+        if self._references.is_recursive(at):
+            raise self.error(f"{target!r} is recursive and stands inside not or if; refused", path, "$ref")
+        return schema
+
+    def _either(
+        self, shapes: list[Shape], path: str, keyword: str, parts: Alternatives, spec: bool
+    ) -> list[Shape]:
+        """The shapes under one of several alternatives. What a condition lists closes no object."""
+        found: list[Shape] = []
+        for shape in shapes:
+            for conditions, consequence in parts:
+                narrowed = [shape]
+                for part in conditions:
+                    narrowed = [out for s in narrowed for out in self._apply(s, path, part, True)]
+                narrowed = [replace(out, listed=shape.listed) for out in narrowed]
+                at = f"{path}/{keyword}" if keyword != "if" else path
+                found += [out for s in narrowed for out in self._apply(s, at, consequence, spec)]
+        if len(found) > MAX_ALTERNATIVES:
+            raise self.error(f"makes more than {MAX_ALTERNATIVES} alternatives", path, keyword)
+        return found if len(parts) == 1 else [replace(out, split=keyword) for out in found]
+
+    def _own(self, shape: Shape, path: str, schema: Mapping[str, Any], spec: bool) -> Shape | None:
         """`shape` narrowed by the keywords of one schema that hold no alternatives."""
-        shape = self._typed(shape, path, schema)
+        shape = self._typed(shape, path, schema, spec)
         if "enum" in schema or "const" in schema:
             if "enum" in schema and (not isinstance(schema["enum"], list | tuple) or not schema["enum"]):
                 raise self.error("must be a list of at least one value", path, "enum")
@@ -159,15 +217,15 @@ class Schemas:
                 return None
             shape = narrowed
         if not schema.keys().isdisjoint(_ARRAY_WORDS):
-            shape = self._arrays(shape, path, schema)
+            shape = self._arrays(shape, path, schema, spec)
         if not schema.keys().isdisjoint(_OBJECT_WORDS):
-            shape = self._objects(shape, path, schema)
+            shape = self._objects(shape, path, schema, spec)
         return shape
 
-    def _typed(self, shape: Shape, path: str, schema: Mapping[str, Any]) -> Shape:
+    def _typed(self, shape: Shape, path: str, schema: Mapping[str, Any], spec: bool) -> Shape:
         names = schema.get("type")
         if names is None:
-            if self.bounds.open_objects:
+            if self.bounds.open_objects or spec:
                 return shape
             implied = {IMPLIES[k] for k in schema if k in IMPLIES}
             if isinstance(schema.get("format"), str):
@@ -257,21 +315,16 @@ class Schemas:
                     bound = Interval(Fraction(low_high[0]), Fraction(low_high[1]))
                     shape = replace(shape, numbers=meet(shape.numbers, bound))
                 continue
-            try:
-                if keyword == "format":
-                    if text not in FORMATS:
-                        known = ", ".join(sorted(FORMATS))
-                        raise self.error(f"unknown format {text!r}; known are {known}", path, keyword)
-                    dfa = compile_pattern(FORMATS[text], whole=True)
-                    if text in LONGEST:
-                        shape = replace(shape, max_length=least(shape.max_length, LONGEST[text]))
-                else:
-                    dfa = compile_pattern(text)
-            except PatternError as problem:
-                raise self.error(f"bad or unsupported pattern {text!r}: {problem}", path, keyword) from None
-            if dfa is None:
-                raise self.error(f"the pattern {text!r} matches nothing", path, keyword)
-            if shape.pattern is not None:
+            if keyword == "pattern":
+                dfa: Dfa | None = self._pattern(text, path, keyword)
+            else:
+                if text not in FORMATS:
+                    known = ", ".join(sorted(FORMATS))
+                    raise self.error(f"unknown format {text!r}; known are {known}", path, keyword)
+                dfa = compile_pattern(FORMATS[text], whole=True)
+                if text in LONGEST:
+                    shape = replace(shape, max_length=least(shape.max_length, LONGEST[text]))
+            if shape.pattern is not None and dfa is not None:
                 try:
                     dfa = intersect(shape.pattern, dfa)
                 except TooManyStates:
@@ -281,7 +334,16 @@ class Schemas:
             shape = replace(shape, pattern=dfa, pattern_from=f"{path}/{keyword}")
         return shape
 
-    def _arrays(self, shape: Shape, path: str, schema: Mapping[str, Any]) -> Shape:
+    def _pattern(self, text: str, path: str, keyword: str) -> Dfa:
+        try:
+            dfa = compile_pattern(text)
+        except PatternError as problem:
+            raise self.error(f"bad or unsupported pattern {text!r}: {problem}", path, keyword) from None
+        if dfa is None:
+            raise self.error(f"the pattern {text!r} matches nothing", path, keyword)
+        return dfa
+
+    def _arrays(self, shape: Shape, path: str, schema: Mapping[str, Any], spec: bool) -> Shape:
         low, high = self._range(schema, ("minItems", "maxItems"), path)
         prefix, items, word = schema.get("prefixItems"), schema.get("items"), "prefixItems"
         if isinstance(items, list | tuple):
@@ -293,61 +355,110 @@ class Schemas:
         if prefix is not None and not isinstance(prefix, list | tuple):
             raise self.error("must be a list of schemas", path, word)
         last = "additionalItems" if word == "items" else "items"
-        goals = tuple(self.child(shape, f"{path}/{word}/{i}", part) for i, part in enumerate(prefix or ()))
-        rest = None if items is None else self.child(shape, f"{path}/{last}", items)
+        goals = tuple(
+            self.child(shape, f"{path}/{word}/{i}", part, spec) for i, part in enumerate(prefix or ())
+        )
+        rest = None if items is None else self.child(shape, f"{path}/{last}", items, spec)
         width = max(len(goals), len(shape.prefix))
         mine = replace(shape, prefix=goals, items=rest)
         joint = tuple(both(shape.item(i), mine.item(i)) or self.anything(shape) for i in range(width))
         if schema.get("uniqueItems", False) not in (True, False):
             raise self.error("must be true or false", path, "uniqueItems")
-        most = least(shape.max_items, high)
-        if schema.get("uniqueItems") is True and (most is None or most > 1):
-            raise self.error(
-                "needs memory of earlier items; only maxItems 1 can keep it", path, "uniqueItems"
-            )
         return replace(
             shape,
             prefix=joint,
             items=both(shape.items, rest),
             min_items=max(shape.min_items, low),
-            max_items=most,
+            max_items=least(shape.max_items, high),
+            unique=shape.unique or schema.get("uniqueItems") is True,
         )
 
-    def _objects(self, shape: Shape, path: str, schema: Mapping[str, Any]) -> Shape:
-        properties = schema.get("properties", {})
+    def _objects(self, shape: Shape, path: str, schema: Mapping[str, Any], spec: bool) -> Shape:
         required = schema.get("required", ())
-        if not isinstance(properties, Mapping):
-            raise self.error("must be an object of schemas", path, "properties")
-        check_json(list(properties), path, self.tool, "properties")
         if not isinstance(required, list | tuple) or not all(isinstance(name, str) for name in required):
             raise self.error("must be a list of names", path, "required")
         check_json(list(required), path, self.tool, "required")
         low, high = self._range(schema, ("minProperties", "maxProperties"), path)
+        mine = {
+            name: self.child(shape, f"{path}/properties/{pointer(name)}", part, spec)
+            for name, part in self._parts(schema, "properties", path)
+        }
         extra = None
         if "additionalProperties" in schema:
-            extra = self.child(shape, f"{path}/additionalProperties", schema["additionalProperties"])
-        mine = {
-            name: self.child(shape, f"{path}/properties/{pointer(name)}", part)
-            for name, part in properties.items()
-        }
+            extra = self.child(shape, f"{path}/additionalProperties", schema["additionalProperties"], spec)
+        patterns = tuple(
+            (
+                self._pattern(text, path, "patternProperties"),
+                self.child(shape, f"{path}/patternProperties/{pointer(text)}", part, spec),
+            )
+            for text, part in self._parts(schema, "patternProperties", path)
+        )
+        names = shape.names
+        if "propertyNames" in schema:
+            names = self._names(
+                names, self.child(shape, f"{path}/propertyNames", schema["propertyNames"], spec)
+            )
         joined: dict[str, Goal] = {}
         for name in [*shape.properties, *(n for n in mine if n not in shape.properties)]:
-            left = shape.properties.get(name, shape.additional)
-            goal = both(left, mine.get(name, extra))
+            goal, own = shape.property(name), mine.get(name)
+            hit = [part for dfa, part in patterns if dfa.matches(name)]
+            for more in ([own] if own is not None else []) + hit or ([extra] if extra is not None else []):
+                goal = both(goal, more)
+            if names is not None and not names.matches(name):
+                goal = self.child(shape, f"{path}/propertyNames", False)
             assert goal is not None
             joined[name] = goal
+        layer = (Layer(patterns, extra),) if patterns else ()
+        needed = (*shape.required, *(n for n in dict.fromkeys(required) if n not in shape.required))
+        listed = shape.listed or (
+            not spec and not schema.keys().isdisjoint(("properties", "patternProperties"))
+        )
         return replace(
             shape,
             properties=joined,
-            required=(*shape.required, *(n for n in dict.fromkeys(required) if n not in shape.required)),
-            additional=both(shape.additional, extra),
-            listed=shape.listed or "properties" in schema,
+            required=needed,
+            additional=shape.additional if patterns else both(shape.additional, extra),
+            layers=shape.layers + layer,
+            names=names,
+            listed=listed,
             min_properties=max(shape.min_properties, low),
             max_properties=least(shape.max_properties, high),
         )
 
+    def _parts(self, schema: Mapping[str, Any], keyword: str, path: str) -> Iterable[tuple[str, Any]]:
+        parts = schema.get(keyword, {})
+        if not isinstance(parts, Mapping):
+            raise self.error("must be an object of schemas", path, keyword)
+        check_json(list(parts), path, self.tool, keyword)
+        return parts.items()
+
+    def _names(self, known: Dfa | None, goal: Goal) -> Dfa | None:
+        """The names that propertyNames leaves."""
+        found: list[Dfa] = []
+        for shape in self.expand(goal):
+            if shape.values is not None:
+                texts = [value for value in shape.values if isinstance(value, str)]
+                found += [literals(texts)] if texts else []
+            elif "string" in shape.types:
+                dfa = ANYTHING if shape.pattern is None else shape.pattern
+                if shape.pattern is None and not shape.min_length and shape.max_length is None:
+                    return known
+                low, high = shape.min_length, shape.max_length
+                try:
+                    part = at_least(dfa, low) if low else dfa
+                    part = part if part is None or high is None else at_most(part, high)
+                except TooManyStates:
+                    raise self.error(
+                        "these lengths need too many states", goal.path, "propertyNames"
+                    ) from None
+                found += [part] if part is not None else []
+        names = union(found) if found else NOTHING
+        if known is None:
+            return names
+        return intersect(known, names) or NOTHING
+
     # ── references ──
-    def _reference(self, shape: Shape, path: str, target: Any) -> list[Shape]:
+    def _reference(self, shape: Shape, path: str, target: Any, spec: bool) -> list[Shape]:
         if not isinstance(target, str):
             raise self.error(f"must be a string, not {target!r}", path, "$ref")
         at, schema = self._references.resolve(target, path)
@@ -359,7 +470,7 @@ class Schemas:
                 self.note(path, f"recursion is cut at {self.bounds.recursion} references")
                 return []
         shape = replace(shape, depth=depth, shared=True)
-        return self._apply(shape, at, schema)
+        return self._apply(shape, at, schema, spec)
 
     # ── values ──
     def holds(self, shape: Shape, value: Any) -> bool:
@@ -384,13 +495,30 @@ class Schemas:
                 <= (len(value) if shape.max_items is None else shape.max_items)
             ):
                 return False
+            if shape.unique and any(same(v, w) for i, v in enumerate(value) for w in value[:i]):
+                return False
             return all(self._fits(shape.item(i), v) for i, v in enumerate(value))
         if kind == "object":
             most = len(value) if shape.max_properties is None else shape.max_properties
             if not shape.min_properties <= len(value) <= most or any(n not in value for n in shape.required):
                 return False
-            return all(self._fits(shape.properties.get(n, shape.additional), v) for n, v in value.items())
+            if shape.names is not None and not all(map(shape.names.matches, value)):
+                return False
+            return all(self._fits(shape.property(n), v) for n, v in value.items())
         return True
+
+    def enumerated(self, goal: Goal) -> list[Any] | None:
+        """All values of a goal, where they are enumerated."""
+        out: list[Any] = []
+        for shape in self.expand(goal):
+            values = shape.values
+            if values is None and shape.types <= {"null", "boolean"}:
+                values = (*((None,) if "null" in shape.types else ()),)
+                values += (True, False) if "boolean" in shape.types else ()
+            if values is None:
+                return None
+            out += [v for v in values if not any(same(v, w) for w in out)]
+        return out
 
     def _fits(self, goal: Goal | None, value: Any) -> bool:
         return goal is None or any(self.holds(shape, value) for shape in self.expand(goal))
@@ -406,8 +534,21 @@ _BOUND_WORDS = (
 _STRING_WORDS = frozenset({"minLength", "maxLength", "pattern", "format"})
 _ARRAY_WORDS = frozenset({"items", "prefixItems", "additionalItems", "minItems", "maxItems", "uniqueItems"})
 _OBJECT_WORDS = frozenset(
-    {"properties", "required", "additionalProperties", "minProperties", "maxProperties"}
+    {
+        *("properties", "patternProperties", "additionalProperties", "propertyNames", "required"),
+        *("minProperties", "maxProperties"),
+    }
 )
+_LOGIC_WORDS = ("not", "if", "dependentRequired", "dependentSchemas", "dependencies")
+
+MAX_ALTERNATIVES = 128
+"""Most alternatives a schema may come to by these."""
+
+
+def _never(goal: Goal) -> bool:
+    return any(
+        part is False or (isinstance(part, AsSpecified) and part.schema is False) for _, part in goal.parts
+    )
 
 
 def _side(bound: Fraction, low: bool, open_: bool) -> Interval:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -70,7 +70,25 @@ class Goal:
 
 
 def _identity(schema: Any) -> Any:
+    if isinstance(schema, AsSpecified):
+        return ("as specified", _identity(schema.schema))
     return schema if isinstance(schema, bool) else id(schema)
+
+
+@dataclass(frozen=True, eq=False)
+class AsSpecified:
+    """A schema read as the specification does, whatever the bounds say: inside not and if a narrower reading
+    would widen the whole."""
+
+    schema: Any
+
+
+@dataclass(frozen=True)
+class Layer:
+    """What one schema says of the properties it does not list: by patterns their names match, or else."""
+
+    patterns: tuple[tuple[Dfa, Goal], ...]
+    additional: Goal | None
 
 
 @dataclass(frozen=True)
@@ -78,8 +96,10 @@ class Shape:
     """One alternative of a goal: which types, and for each type what holds.
 
     values: when not None, the only values (already checked against the rest by `Schemas.expand`).
-    patterns: automata that must all accept. additional: the goal of unnamed properties, None where no schema
-    speaks of them, and then `listed` says whether any named properties. choices: oneOf group -> alternative.
+    unique: no two items are equal. properties: of each name that any schema lists, all that is said of it.
+    layers, additional: the same of names that none lists, with patterns and without; where nothing is said,
+    `listed` tells whether any schema lists properties. names: the names that may stand, None for any.
+    choices: oneOf group -> alternative. split: the keyword that made alternatives, "" where none did.
     """
 
     path: str
@@ -94,13 +114,17 @@ class Shape:
     max_items: int | None = None
     prefix: tuple[Goal, ...] = ()
     items: Goal | None = None
+    unique: bool = False
     properties: Mapping[str, Goal] = field(default_factory=dict)
     required: tuple[str, ...] = ()
     additional: Goal | None = None
+    layers: tuple[Layer, ...] = ()
+    names: Dfa | None = None
     listed: bool = False
     min_properties: int = 0
     max_properties: int | None = None
     choices: Mapping[tuple[Any, ...], int] = field(default_factory=dict)
+    split: str = ""
     shared: bool = False
     depth: int = 0
     free: int = 0
@@ -108,6 +132,23 @@ class Shape:
     def item(self, index: int) -> Goal | None:
         """The goal of one item, None for anything."""
         return self.prefix[index] if index < len(self.prefix) else self.items
+
+    def property(self, name: str) -> Goal | None:
+        """The goal of one property's value, None for anything."""
+        found = self.properties.get(name)
+        if found is not None:
+            return found
+        return self.other([dfa.matches(name) for layer in self.layers for dfa, _ in layer.patterns])[0]
+
+    def other(self, hits: Sequence[bool]) -> tuple[Goal | None, bool]:
+        """(goal of an unlisted property that matches just these patterns, whether anything is said of it)."""
+        goal, said, at = self.additional, self.additional is not None, 0
+        for layer in self.layers:
+            mine = [g for (_, g), hit in zip(layer.patterns, hits[at:], strict=False) if hit]
+            at += len(layer.patterns)
+            for more in mine or ([layer.additional] if layer.additional is not None else []):
+                goal, said = both(goal, more), True
+        return goal, said
 
 
 def check_json(value: Any, where: str, tool: str, keyword: str) -> None:
@@ -176,6 +217,14 @@ def type_of(value: Any) -> str:
     if isinstance(value, str):
         return "string"
     return "object" if isinstance(value, Mapping) else "array"
+
+
+def kinds_of(shape: Shape) -> frozenset[str]:
+    """The types its values may have, "integer" for numbers that must be integers."""
+    if shape.values is not None:
+        return frozenset(map(type_of, shape.values))
+    integer = "number" in shape.types and shape.numbers.integer
+    return shape.types - {"number"} | {"integer"} if integer else shape.types
 
 
 def same(a: Any, b: Any) -> bool:

@@ -7,7 +7,7 @@ name spelled by other tokens stays text.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from kogagent.engine.grammar.automaton import (
@@ -15,7 +15,6 @@ from kogagent.engine.grammar.automaton import (
     END,
     FINISHED,
     RETURN,
-    SPECIAL,
     TARGET,
     Builder,
     Conflict,
@@ -23,27 +22,12 @@ from kogagent.engine.grammar.automaton import (
 from kogagent.engine.grammar.library import library
 from kogagent.engine.grammar.utf8 import Spans, sequences
 from kogagent.spec import CallFormat
+from kogagent.spec.scan import INSIDE, NO_FENCE, FenceState, fence_step, matched, spell, trigger_of
 
 Mode = str
 """auto: the text may end or go over to calls. lead: it must go over to calls. none: it may only end."""
 
 _CHARS = sequences(0, 0x10FFFF)
-
-
-def spell(text: str, names: Mapping[str, int]) -> tuple[int, ...]:
-    """The symbols of a format's text: its bytes, and where the name of a special id stands, that id."""
-    out: list[int] = []
-    at = 0
-    ordered = sorted(names, key=len, reverse=True) if any(n in text for n in names) else []
-    while at < len(text):
-        name = next((n for n in ordered if text.startswith(n, at)), None)
-        if name is None:
-            out += text[at].encode()
-            at += 1
-        else:
-            out.append(SPECIAL + names[name])
-            at += len(name)
-    return tuple(out)
 
 
 @lru_cache(maxsize=32)
@@ -56,39 +40,39 @@ def text_states(
     first = len(builder.rows)
     special = trigger[0] if trigger and trigger[0] >= END else None
     pattern = () if special is not None else trigger
-    index: dict[tuple[Spans, int, str, str], int] = {}
-    queue: list[tuple[Spans, int, str, str]] = []
+    index: dict[tuple[Spans, int, FenceState], int] = {}
+    queue: list[tuple[Spans, int, FenceState]] = []
 
-    def number(key: tuple[Spans, int, str, str]) -> int:
+    def number(key: tuple[Spans, int, FenceState]) -> int:
         if key not in index:
             index[key] = builder.state()
             queue.append(key)
         return index[key]
 
-    start = number(((), 0, "line", ""))
+    start = number(((), 0, NO_FENCE))
     for key in queue:
-        rest, matched, line, fence = key
+        rest, known, fence = key
         row = builder.rows[index[key]]
         if rest:
             for byte in range(rest[0][0], rest[0][1] + 1):
-                row[byte] = number((rest[1:], 0, "inside", fence))
+                row[byte] = number((rest[1:], 0, fence))
             continue
         if mode != "lead":
             row[END] = FINISHED
-        if special is not None and mode != "none" and not fence:
+        if special is not None and mode != "none" and not fence[0]:
             row[special] = RETURN
         for spans in _CHARS:
             for byte in range(spans[0][0], spans[0][1] + 1):
                 if len(spans) > 1:
-                    row[byte] = number((spans[1:], 0, "inside", fence))
+                    row[byte] = number((spans[1:], 0, (fence[0], INSIDE)))
                     continue
-                next_line, next_fence = _line(line, fence, byte)
-                hit = 0 if next_fence or not pattern else _matched(pattern, matched, byte)
+                after = fence_step(fence, byte)
+                hit = 0 if after[0] or not pattern else matched(pattern, known, byte)
                 if pattern and hit == len(pattern):
                     if mode != "none":
                         row[byte] = RETURN
                 else:
-                    row[byte] = number(((), hit, next_line, next_fence))
+                    row[byte] = number(((), hit, after))
     builder.bodies = builder.bodies | frozenset(range(first, len(builder.rows)))
     builder.without(missing, first)
     return builder, start
@@ -117,7 +101,7 @@ def thought_states(
 
     start = number(((), 0))
     for key in queue:
-        rest, matched = key
+        rest, known = key
         row = builder.rows[index[key]]
         if rest:
             row.update(dict.fromkeys(range(rest[0][0], rest[0][1] + 1), number((rest[1:], 0))))
@@ -126,11 +110,11 @@ def thought_states(
             row[special] = RETURN
         for spans in _CHARS:
             for byte in range(spans[0][0], spans[0][1] + 1):
-                hit = 0 if special is not None or len(spans) > 1 else _matched(end, matched, byte)
+                hit = 0 if special is not None or len(spans) > 1 else matched(end, known, byte)
                 if hit == len(end):
                     row[byte] = RETURN
                 else:
-                    row[byte] = number((spans[1:], hit)) | (COUNT if hit != matched + 1 else 0)
+                    row[byte] = number((spans[1:], hit)) | (COUNT if hit != known + 1 else 0)
     builder.bodies = builder.bodies | frozenset(range(first, len(builder.rows)))
     builder.without(missing, first)
     return builder, text, start
@@ -154,33 +138,6 @@ def opened(builder: Builder, start: int, symbols: Sequence[int], move: int) -> i
     return move
 
 
-def _line(line: str, fence: str, byte: int) -> tuple[str, str]:
-    """Where a byte leads: "line" + blanks at the start of a line, a mark's beginning, or "inside"."""
-    char = chr(byte)
-    if char == "\n":
-        return "line", fence
-    if line.startswith("line"):
-        if char == " " and len(line) < len("line") + 3:
-            return line + " ", fence
-        if char in "`~" and (not fence or fence == char):
-            return char, fence
-        return "inside", fence
-    if line[0] in "`~" and char == line[0]:
-        if len(line) == 2:
-            return "inside", "" if fence else char
-        return line + char, fence
-    return "inside", fence
-
-
-def _matched(pattern: Sequence[int], matched: int, byte: int) -> int:
-    """Length of the longest beginning of `pattern` the text ends in, after one byte more."""
-    text = [*pattern[:matched], byte]
-    for length in range(min(len(text), len(pattern)), 0, -1):
-        if text[-length:] == list(pattern[:length]):
-            return length
-    return 0
-
-
 class Calls:
     """The states of a turn's calls. `tools` yields for each tool its name's bytes and the writer of its
     arguments, given the state that follows them."""
@@ -191,29 +148,23 @@ class Calls:
         done = builder.state({END: FINISHED})
         end = spell(form.end, names)
         between = spell(form.between, names) if form.parallel and max_calls > 1 else ()
-        shared = 0
-        while shared < min(len(end), len(between)) and end[shared] == between[shared]:
-            shared += 1
-        if between and shared == len(between):
-            raise Conflict
-        fork = builder.state(dict(builder.rows[done]) if shared == len(end) else {})
-        rows = builder.rows
-        if shared < len(end):
-            rows[fork][end[shared]] = builder.literal(end[shared + 1 :], done)
-        if between:
-            # Counted where another call can first be told from the end, so that the last call still ends.
-            rows[fork][between[shared]] = builder.literal(between[shared + 1 :], self.call) | COUNT
-        self.after = builder.literal(spell(form.suffix, names), builder.literal(end[:shared], fork))
+        # A further call is counted where it can first be told from the end, so that the last call still ends.
+        ends = builder.branch(end, done, between, self.call, COUNT) if between else builder.literal(end, done)
+        self.after = builder.literal(spell(form.suffix, names), ends)
         self.prefix = spell(form.prefix, names)
         self.middle = spell(form.middle, names)
 
     def tools(self, entries: Iterable[tuple[bytes, int]]) -> None:
-        """(name as JSON text, state of its arguments) of every tool."""
+        """(name as it is written, state of its arguments) of every tool."""
         # What stands between a name and its arguments is one call for all tools.
         builder = self.builder
         middle = builder.literal(self.middle[1:], RETURN)
         root = builder.state()
         for name, entry in entries:
+            if not self.middle:
+                ((symbol, move),) = builder.rows[entry].items()  # arguments open with one text
+                builder.insert(root, (*name, symbol), move)
+                continue
             builder.insert(
                 root, (*name, self.middle[0]), builder.call(middle, entry) if middle != RETURN else entry
             )
@@ -221,18 +172,7 @@ class Calls:
 
 
 def begin_rest(form: CallFormat, names: Mapping[str, int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The trigger's symbols and what of `begin` follows them.
-
-    A trigger that holds a special id is cut to that id: nothing else can write it.
-    """
+    """The trigger's symbols and what of `begin` follows them."""
     begin = spell(form.begin, names)
-    trigger = spell(form.trigger, names)
-    specials = [i for i, symbol in enumerate(trigger) if symbol >= END]
-    if specials and specials[0] == 0:
-        trigger = trigger[:1]
+    trigger = trigger_of(spell(form.trigger, names))
     return trigger, begin[len(trigger) :]
-
-
-def bytes_of(symbols: Iterable[int]) -> Iterator[int]:
-    """The symbols that are bytes."""
-    return (symbol for symbol in symbols if symbol < END)

@@ -1,14 +1,13 @@
-"""Code-point ranges as byte sequences, plain and inside a JSON string. Knows no automaton, no tokens."""
+"""Code-point ranges as byte sequences, plain and inside a string. Knows no automaton, no tokens."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 
+from kogagent.spec.values import ESCAPES, Escapes
+
 Spans = tuple[tuple[int, int], ...]
 """One sequence of bytes a span each: all texts whose i-th byte lies in the i-th span."""
-
-JSON_ESCAPES = {0x22: b'\\"', 0x5C: b"\\\\", 8: b"\\b", 9: b"\\t", 10: b"\\n", 12: b"\\f", 13: b"\\r"}
-"""The code points a canonical JSON string must escape by a letter; other controls are \\u00xx."""
 
 _WIDTH_ENDS = (0x7F, 0x7FF, 0xD7FF, 0xFFFF, 0x10FFFF)
 
@@ -46,15 +45,15 @@ def _same_width(first: int, last: int) -> list[Spans]:
 
 
 @lru_cache(maxsize=4096)
-def json_sequences(first: int, last: int) -> tuple[Spans, ...]:
-    """The code points first..last as a JSON string writes them canonically: escaped only where it must be."""
+def escaped_sequences(first: int, last: int, escapes: Escapes) -> tuple[Spans, ...]:
+    """The code points first..last as a string writes them canonically: escaped only where they must be."""
+    known = ESCAPES[escapes]
     out: list[Spans] = []
     begin = first
-    for point in [p for p in (*range(0x20), 0x22, 0x5C) if first <= p <= last]:
+    for point in sorted(p for p in known if first <= p <= last):
         if begin < point:
             out.extend(sequences(begin, point - 1))
-        escape = JSON_ESCAPES.get(point, f"\\u{point:04x}".encode())
-        out.append(tuple((byte, byte) for byte in escape))
+        out.append(tuple((byte, byte) for byte in known[point].encode()))
         begin = point + 1
     if begin <= last:
         out.extend(sequences(begin, last))

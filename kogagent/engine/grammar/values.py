@@ -1,76 +1,130 @@
-"""Shapes to states: the text of JSON values with fixed separators. Knows no keywords, no tokens.
+"""Shapes to states: the text of values in a format's style, separators fixed. Knows no keywords, no tokens.
 
 Strings, arrays and open objects are calls, so that their counters live in a frame; closed objects, keywords
-and enumerated values are written in line.
+and enumerated values are written in line. strings.py writes the strings, objects.py the objects.
 """
 
 from __future__ import annotations
 
 import itertools
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from fractions import Fraction
+from enum import IntEnum
 from typing import Any
 
-from kogagent.engine.grammar.automaton import COUNT, RETURN, TARGET, Builder, Conflict
-from kogagent.engine.grammar.dfa import Dfa, TooManyStates, at_least, at_most, literals, union
+from kogagent.engine.grammar.automaton import COUNT, RETURN, TARGET, UNBOUNDED, Builder, Conflict
+from kogagent.engine.grammar.dfa import Dfa, TooManyStates, literals, union
 from kogagent.engine.grammar.disjoint import require_disjoint
-from kogagent.engine.grammar.library import QUOTE, Library
+from kogagent.engine.grammar.library import Library
 from kogagent.engine.grammar.numbers import bounded_number
 from kogagent.engine.grammar.objects import Objects
 from kogagent.engine.grammar.schema import Schemas
-from kogagent.engine.grammar.shapes import Goal, Shape, type_of
-from kogagent.engine.grammar.utf8 import json_sequences
+from kogagent.engine.grammar.shapes import Goal, Shape, kinds_of, type_of
+from kogagent.engine.grammar.strings import MAX_UNROLLED, Strings
+from kogagent.spec import CallFormat, ValueStyle
+from kogagent.spec.calls import BARE_NAME
+from kogagent.spec.scan import spell
+from kogagent.spec.values import escaped, number_text
 
-MAX_UNROLLED = 512
-"""Largest maxLength that may be unrolled into states, where alternatives of different lengths meet."""
+Symbols = tuple[int, ...]
+
+MAX_UNIQUE = 8
+"""Most values of an array of unique items: its states are the sets of those already written."""
+
+
+class Level(IntEnum):
+    """Where a value stands: it is a call's arguments, the value of one of them, or inside such a value."""
+
+    INNER = 0
+    MEMBER = 1
+    ARGUMENTS = 2
 
 
 class Writer:
-    """Writes the states of one schema's values into a builder. `value` gives None for an impossible goal."""
+    """Writes the states of one schema's values into a builder. `value` gives None for an impossible goal.
 
-    def __init__(self, builder: Builder, lib: Library, schemas: Schemas, item: str, key: str) -> None:
+    form: gives the styles. names: the special ids a style's texts may name.
+    """
+
+    def __init__(
+        self, builder: Builder, lib: Library, schemas: Schemas, form: CallFormat, names: Mapping[str, int]
+    ) -> None:
         self.builder = builder
         self.lib = lib
         self.schemas = schemas
         self.bounds = schemas.bounds
-        self.item_separator = item.encode()
-        self.key_separator = key.encode()
-        self._values: dict[tuple[Any, int], int | None] = {}
+        self.form = form
+        self.names = names
+        self.separator = spell(form.values.item_separator, names)
+        self._values: dict[tuple[Any, int, Level], int | None] = {}
         self._arrays: dict[tuple[Any, ...], int | None] = {}
         self._objects = Objects(self)
-        self._strings: dict[tuple[int, str], tuple[Dfa, int]] = {}
+        self._strings = Strings(self)
+
+    def style(self, level: Level) -> ValueStyle:
+        return self.form.outer if level else self.form.values
 
     # ── any value ──
-    def value(self, goal: Goal, follow: int) -> int | None:
+    def arguments(self, goal: Goal, follow: int) -> int | None:
+        """The state in front of a call's arguments of `goal`, after which `follow` stands."""
+        if self.form.outer.bare:
+            self._require_readable(goal)
+        return self.value(goal, follow, Level.INNER if self.form.arguments is None else Level.ARGUMENTS)
+
+    def _require_readable(self, goal: Goal) -> None:
+        """Bare strings are read by the types of their argument: refuse one that is a string in one
+        alternative of the arguments and something else in another."""
+        shapes = self.schemas.expand(goal)
+        for name in dict.fromkeys(name for shape in shapes for name in shape.properties):
+            found = set()
+            for shape in shapes:
+                inner = shape.property(name)
+                if inner is not None and (parts := self.schemas.expand(inner)):
+                    found.add(frozenset(kind for part in parts for kind in kinds_of(part)))
+            if len(found) > 1 and any("string" in kinds for kinds in found):
+                raise self.schemas.error(
+                    f"{name!r} is a string in one alternative and something else in another, which the call "
+                    f"format {self.form.name!r} cannot tell apart",
+                    goal.path,
+                    "anyOf",
+                )
+
+    def value(self, goal: Goal, follow: int, level: Level = Level.INNER) -> int | None:
         """The state in front of a value of `goal`, after which `follow` stands."""
-        key = (goal.key, follow)
+        key = (goal.key, follow, level)
         if key not in self._values:
-            self._values[key] = self._value(goal, follow)
+            self._values[key] = self._value(goal, follow, level)
         return self._values[key]
 
-    def _value(self, goal: Goal, follow: int) -> int | None:
+    def _value(self, goal: Goal, follow: int, level: Level) -> int | None:
         shapes = self.schemas.expand(goal)
         shapes = require_disjoint(self.schemas, shapes, goal.path)
+        behind = follow  # of what is no string: a bare string is closed by what closes its member
+        if level == Level.MEMBER:
+            behind = self.builder.literal(spell(self.style(level).objects.value_close, self.names), follow)
         states: list[int] = []
         try:
-            states += self._fixed(shapes, follow)
-            states += self._numbers([s for s in shapes if s.values is None and "number" in s.types], follow)
-            states += self._texts(shapes, follow)
-            for kind, write in (("array", self._array), ("object", self._objects.write)):
-                mine = distinct(s for s in shapes if s.values is None and kind in s.types)
-                # One default bound for all alternatives: they share a frame until they can be told apart.
-                common = max((self.default(s, kind) for s in mine), default=0) if len(mine) > 1 else 0
-                made = [write(s, follow, common) for s in mine]
-                states += [state for state in made if state is not None]
+            if level == Level.MEMBER and self.style(level).bare and self._strings.possible(shapes):
+                return self._strings.bare(shapes, follow)
+            states += self._fixed(shapes, behind, level)
+            states += self._numbers([s for s in shapes if s.values is None and "number" in s.types], behind)
+            states += self._strings.write(shapes, behind, level)
+            arrays = distinct(s for s in shapes if s.values is None and "array" in s.types)
+            # One default bound for all alternatives: they share a frame until they can be told apart.
+            common = max((self.default(s, "array") for s in arrays), default=0) if len(arrays) > 1 else 0
+            states += [state for s in arrays if (state := self._array(s, behind, common)) is not None]
+            objects = distinct(s for s in shapes if s.values is None and "object" in s.types)
+            common = max((self.default(s, "object") for s in objects), default=0) if len(objects) > 1 else 0
+            where = Level.ARGUMENTS if level == Level.ARGUMENTS else Level.INNER
+            made = [self._objects.write(s, behind, common, where) for s in objects]
+            states += [state for state in made if state is not None]
             return self.builder.union(states) if states else None
         except Conflict:
             raise self.schemas.error(
                 "these alternatives start alike and differ in bounds or in kind, so that no automaton of "
                 "bounded memory keeps them apart. Give them a distinguishing const property, or one bound",
                 goal.path,
-                "oneOf" if any(s.choices for s in shapes) else "anyOf",
+                next((s.split for s in shapes if s.split), "anyOf"),
             ) from None
         except TooManyStates:
             raise self.schemas.error(
@@ -86,65 +140,102 @@ class Writer:
         named = len({*shape.properties, *shape.required})
         return max(shape.min_properties, named + self.bounds.properties)
 
-    def _fixed(self, shapes: Sequence[Shape], follow: int) -> list[int]:
+    def _fixed(self, shapes: Sequence[Shape], follow: int, level: Level) -> list[int]:
         """null, true, false, and enumerated values that are no strings or numbers beside free ones."""
-        texts: dict[str, None] = {}
+        style = self.style(level)
+        texts: dict[Symbols, None] = {}
         for shape in shapes:
             if shape.values is None:
-                if "null" in shape.types:
-                    texts["null"] = None
-                if "boolean" in shape.types:
-                    texts.update({"true": None, "false": None})
+                words = {style.null} if "null" in shape.types else set()
+                words |= {style.true, style.false} if "boolean" in shape.types else set()
+                texts.update(dict.fromkeys(tuple(word.encode()) for word in sorted(words)))
                 continue
             for value in shape.values:
                 kind = type_of(value)
-                if kind in ("string", "number") and self._mixed(shapes, kind):
+                if kind in ("string", "number") and self.mixed(shapes, kind):
                     continue
                 if kind in ("array", "object") and any(
                     s.values is None and self.schemas.holds(s, value) for s in shapes
                 ):
                     continue
                 if kind != "number":
-                    texts.update(dict.fromkeys(self.write(value)))
-        states = [self.builder.trie((t.encode(), follow) for t in texts)] if texts else []
+                    texts.update(dict.fromkeys(self.write(value, shape.path, level)))
+        states = [self.builder.trie((text, follow) for text in texts)] if texts else []
         numbers = {
-            text: None
+            bytes(text).decode(): None
             for shape in shapes
             for value in shape.values or ()
-            if type_of(value) == "number" and not self._mixed(shapes, "number")
-            for text in self.write(value)
+            if type_of(value) == "number" and not self.mixed(shapes, "number")
+            for text in self.write(value, shape.path)
         }
         if numbers:
             states.append(self._number(literals(numbers), follow))
         return states
 
-    def _mixed(self, shapes: Sequence[Shape], kind: str) -> bool:
+    def mixed(self, shapes: Sequence[Shape], kind: str) -> bool:
         """Whether free values of a kind stand beside enumerated ones."""
         return any(s.values is None and kind in s.types for s in shapes)
 
-    def write(self, value: Any) -> list[str]:
-        """The texts of a fixed value: one, or two for an integer that may be written 1.0."""
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            if isinstance(value, float) and not value.is_integer():
-                return [json.dumps(value)]
-            # As it reads in the schema: 1e300 is a one with zeros, not the double nearest to it.
-            text = str(int(Fraction(repr(value))))
-            return [text, text + ".0"] if self.bounds.zero_fraction else [text]
+    def write(self, value: Any, path: str, level: Level = Level.INNER) -> list[Symbols]:
+        """The texts of a fixed value, as symbols: one, or two for an integer that may be written 1.0."""
+        style, inner = self.style(level), self.form.values
+        if isinstance(value, bool) or value is None:
+            return [tuple((style.null if value is None else style.true if value else style.false).encode())]
+        if isinstance(value, int | float):
+            text = number_text(value)
+            exact = isinstance(value, int) or value.is_integer()
+            spellings = [text, text + ".0"] if exact and self.bounds.zero_fraction else [text]
+            return [tuple(spelling.encode()) for spelling in spellings]
+        if isinstance(value, str):
+            if style.escapes == "none" and style.string_close in value:
+                raise self.schemas.error(
+                    f"{value!r} holds {style.string_close!r}, which closes a string in the call format "
+                    f"{self.form.name!r}",
+                    path,
+                    "enum",
+                )
+            return [
+                spell(style.string_open, self.names)
+                + tuple(escaped(value, style.escapes).encode())
+                + spell(style.string_close, self.names)
+            ]
+        parts: list[tuple[Symbols, Any]]
         if isinstance(value, Mapping):
-            heads = [json.dumps(n, ensure_ascii=False) + self.key_separator.decode() for n in value]
-            parts, form = list(value.values()), "{%s}"
-        elif isinstance(value, list | tuple):
-            heads, parts, form = [""] * len(value), list(value), "[%s]"
+            form = inner.objects
+            parts = [
+                (self.member_name(name, Level.INNER, path) + spell(form.name_close, self.names), value[name])
+                for name in form.order(value)
+            ]
+            opened, closed = form.open + (form.name_open if parts else ""), form.value_close + form.close
+            between = form.value_close + form.separator + form.name_open
+            closed = closed if parts else form.close
         else:
-            return [json.dumps(value, ensure_ascii=False)]
-        texts = [self.write(part) for part in parts]
+            parts = [((), item) for item in value]
+            opened, between, closed = "[", inner.item_separator, "]"
+        texts = [self.write(item, path) for _, item in parts]
         if math.prod(map(len, texts)) > MAX_UNROLLED:
             texts = [choices[:1] for choices in texts]
-        separator = self.item_separator.decode()
+        ends = spell(opened, self.names), spell(between, self.names), spell(closed, self.names)
         return [
-            form % separator.join(head + text for head, text in zip(heads, chosen, strict=True))
+            ends[0]
+            + _joined(ends[1], [head + t for (head, _), t in zip(parts, chosen, strict=True)])
+            + ends[2]
             for chosen in itertools.product(*texts)
         ]
+
+    def member_name(self, name: str, level: Level, path: str) -> Symbols:
+        """A property's name as its object writes it."""
+        style = self.style(level)
+        if style.objects.quoted:
+            return tuple(escaped(name, style.escapes).encode())
+        if BARE_NAME.fullmatch(name) is None:
+            raise self.schemas.error(
+                f"the call format {self.form.name!r} cannot write the name {name!r}: only letters, digits, "
+                "'_', '-' and '.'. Rename it",
+                path,
+                "properties",
+            )
+        return tuple(name.encode())
 
     # ── numbers ──
     def _numbers(self, shapes: Sequence[Shape], follow: int) -> list[int]:
@@ -172,110 +263,11 @@ class Writer:
         }
         return self.builder.state(row)
 
-    # ── strings ──
-    def _texts(self, shapes: Sequence[Shape], follow: int) -> list[int]:
-        free = [s for s in shapes if s.values is None and "string" in s.types]
-        if not free:
-            return []
-        fixed = [v for s in shapes for v in s.values or () if isinstance(v, str)]
-        plain = [(s.min_length, self._most(s)) for s in free if s.pattern is None]
-        patterned: list[tuple[Dfa, int]] = []
-        for shape in free:
-            if shape.pattern is not None:
-                made = self._patterned(shape)
-                if made is not None:
-                    patterned.append(made)
-        fixed = [v for v in fixed if not any(self.schemas.holds(s, v) for s in free)]
-        spans: list[tuple[int, int]] = []
-        for low, high in sorted(plain):
-            if spans and low <= spans[-1][1] + 1:
-                spans[-1] = (spans[-1][0], max(spans[-1][1], high))
-            else:
-                spans.append((low, high))
-        if len(spans) == 1:
-            low, high = spans[0]
-            patterned = [(dfa, most) for dfa, most in patterned if dfa.shortest[0] < low or most > high]
-            if not patterned and not fixed:
-                return [self._called(self.lib.text, follow, low, high)]
-        if fixed:
-            patterned.append((literals(fixed), max(map(len, fixed))))
-        anything = Dfa((((0, 0xD7FF, 0), (0xE000, 0x10FFFF, 0)),), frozenset({0}))
-        for low, high in spans:
-            bounded = at_least(anything, low)
-            assert bounded is not None
-            patterned.append((bounded, high))
-        if not patterned:
-            return []
-        dfa, most = patterned[0]
-        if len(patterned) > 1:
-            # One counter serves all: those of another maximum must be finite by themselves.
-            most = max(m for _, m in patterned)
-            parts = []
-            for part, limit in patterned:
-                if limit < most and (part.longest is None or part.longest > limit):
-                    if limit > MAX_UNROLLED:
-                        raise Conflict
-                    cut = at_most(part, limit)
-                    if cut is None:
-                        continue
-                    part = cut
-                parts.append(part)
-            dfa = union(parts)
-        return [self._called(self._string(dfa), follow, 0, most)]
-
-    def _most(self, shape: Shape) -> int:
-        if shape.max_length is not None:
-            return shape.max_length
-        if shape.pattern is None or shape.pattern.longest is None:
-            most = max(self.bounds.string, shape.min_length)
-            self.schemas.note(shape.path, f"no maxLength; at most {most} code points")
-            return most
-        return shape.pattern.longest
-
-    def _patterned(self, shape: Shape) -> tuple[Dfa, int] | None:
-        """The automaton with its least length built in, and its most length for the counter."""
-        assert shape.pattern is not None
-        dfa: Dfa | None = shape.pattern
-        if shape.min_length and dfa is not None:
-            try:
-                dfa = at_least(dfa, shape.min_length)
-            except TooManyStates:
-                raise self.schemas.error(
-                    f"minLength {shape.min_length} together with {shape.pattern_from} needs too many states",
-                    shape.path,
-                    "pattern",
-                ) from None
-        most = self._most(shape)
-        if dfa is None or dfa.shortest[0] > most:
-            if shape.types == {"string"} and not shape.choices:
-                raise self.schemas.error(
-                    f"no text matches {shape.pattern_from} with minLength {shape.min_length} "
-                    f"and maxLength {most}",
-                    shape.path,
-                    "pattern",
-                )
-            return None
-        return dfa, most
-
-    def _string(self, dfa: Dfa) -> int:
-        """The body of a string that matches, behind its opening quote."""
-        known = self._strings.get((id(dfa), "text"))
-        if known is None:
-            rows = self.builder.rows
-
-            def close(state: int) -> None:
-                rows[state][QUOTE] = RETURN
-
-            known = (dfa, self.builder.embed(dfa, close, spell=json_sequences, counted=True))
-            self._strings[(id(dfa), "text")] = known
-        return known[1]
-
-    def _called(self, body: int, follow: int, low: int, high: int) -> int:
-        return self.builder.state({QUOTE: self.builder.call(body, follow, low, high)})
-
     # ── arrays ──
     def _array(self, shape: Shape, follow: int, common: int) -> int | None:
         low, high = shape.min_items, shape.max_items
+        if shape.unique and (high is None or high > 1):
+            return self._unique(shape, follow)
         if high is None:
             high = common or self.default(shape, "array")
             rest = shape.items
@@ -295,7 +287,6 @@ class Writer:
     def _items(self, shape: Shape, rest: Goal, low: int, high: int) -> int | None:
         """The state behind "["; None when fewer items than `low` can be written."""
         close, builder, rows = ord("]"), self.builder, self.builder.rows
-        separator = self.item_separator
         after: int | None = None
         first: int | None = None
         reach = 0  # items that can be written one after another, as far as goals differ
@@ -308,13 +299,13 @@ class Writer:
             after = builder.state({close: RETURN})
             first = self.value(rest, after)
             if first is not None:
-                rows[after][separator[0]] = self.tail(separator, first) | COUNT
+                rows[after][self.separator[0]] = self._next(first)
         if first is None and low > reach:
             return None
         for index in reversed(range(reach)):
             after = builder.state({close: RETURN})
             if first is not None:
-                rows[after][separator[0]] = self.tail(separator, first) | COUNT
+                rows[after][self.separator[0]] = self._next(first)
             made = self.value(shape.prefix[index], after)
             if made is None:
                 if low > index:
@@ -329,9 +320,76 @@ class Writer:
             rows[entry][close] = RETURN
         return entry if rows[entry] else None
 
-    def tail(self, separator: bytes, follow: int) -> int:
-        """The state behind the first byte of a separator."""
-        return self.builder.literal(separator[1:], follow)
+    def _next(self, first: int) -> int:
+        """The move by a separator's first symbol to one more item."""
+        return self.builder.literal(self.separator[1:], first) | COUNT
+
+    def _unique(self, shape: Shape, follow: int) -> int | None:
+        """An array whose items are enumerated and all different: its states are the sets of those written."""
+        goal = shape.items
+        values = None if shape.prefix or goal is None else self.schemas.enumerated(goal)
+        if values is None or len(values) > MAX_UNIQUE:
+            raise self.schemas.error(
+                f"needs memory of earlier items; only items of at most {MAX_UNIQUE} enumerated values, or "
+                "maxItems 1, can keep it",
+                shape.path,
+                "uniqueItems",
+            )
+        low = shape.min_items
+        high = len(values) if shape.max_items is None else min(shape.max_items, len(values))
+        if low > high:
+            return None
+        key = ("unique", goal.key if goal is not None else None, low, high)
+        if key not in self._arrays:
+            texts = [self.write(value, shape.path) for value in values]
+            sets: dict[int, int] = {}
+            for taken in sorted(range(1 << len(values)), key=int.bit_count, reverse=True):
+                if taken.bit_count() > high:
+                    continue
+                state = sets[taken] = self.builder.state({})
+                if taken.bit_count() >= low:
+                    self.builder.rows[state][ord("]")] = RETURN
+                if taken.bit_count() == high:
+                    continue
+                items = self._one_of(
+                    [
+                        (t, sets[taken | 1 << i])
+                        for i, ts in enumerate(texts)
+                        if not taken >> i & 1
+                        for t in ts
+                    ]
+                )
+                if taken:
+                    self.builder.rows[state][self.separator[0]] = self.builder.literal(
+                        self.separator[1:], items
+                    )
+                else:
+                    self.builder.absorb(state, items)
+            self._arrays[key] = sets[0]
+        entry = self._arrays[key]
+        assert entry is not None
+        return self.builder.state({ord("["): self.builder.call(entry, follow, 0, UNBOUNDED)})
+
+    def _one_of(self, texts: Sequence[tuple[Symbols, int]]) -> int:
+        """The state that reads one of several texts, one of which may begin another, and what follows it."""
+        builder = self.builder
+        root = builder.state()
+        ends: dict[int, int] = {}
+        for text, follow in texts:
+            state = root
+            for symbol in text:
+                state = builder.rows[state].setdefault(symbol, builder.state())
+            ends[state] = follow
+        for state, follow in ends.items():
+            builder.absorb(state, follow)
+        return root
+
+
+def _joined(between: Symbols, parts: Sequence[Symbols]) -> Symbols:
+    out: list[int] = []
+    for i, part in enumerate(parts):
+        out += (*between, *part) if i else part
+    return tuple(out)
 
 
 def distinct(shapes: Iterable[Shape]) -> list[Shape]:

@@ -1,4 +1,4 @@
-"""What a model is: its shapes, its lanes, its vocabulary in bytes. Knows no weights, no device, no text.
+"""What a model is: its shapes, its lanes. Knows no weights, no device, no text.
 
 Letters, the same in Python and CUDA:
     V vocabulary   D width of a residual stream   N layers   L lanes   H query heads   K key-value heads
@@ -11,10 +11,7 @@ A plain transformer is L=1, delay=0.
 
 from __future__ import annotations
 
-import dataclasses
-import hashlib
 import math
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -242,125 +239,3 @@ LANEFORMER_2B = ModelSpec(
     eos_ids=(2,),
 )
 """The published 2.3B shape: 2,320,069,632 parameters."""
-
-
-@dataclass(frozen=True)
-class Vocabulary:
-    """The tokenizer as a grammar and a sampler see it: the bytes of every id.
-
-    tokens[i] is exactly what id i adds to the text; a special id has the bytes of its name there, but those
-    bytes are never text a grammar may spell with it: special ids match only where a grammar names them.
-    Ids at or above len(tokens) exist in some models' logits and are never legal.
-    end_ids end a turn.
-    encode: the tokenizer's own text -> ids for text that continues a text: special names stay text, nothing
-    is put in front. A grammar needs it to know which ids a forced text is made of; without it, ids are forced
-    only where no other id is legal.
-    """
-
-    tokens: tuple[bytes, ...]
-    special: frozenset[int]
-    end_ids: tuple[int, ...]
-    encode: Callable[[str], Sequence[int]] | None = dataclasses.field(default=None, compare=False, repr=False)
-
-    def __post_init__(self) -> None:
-        bad = [i for i in (*self.special, *self.end_ids) if not 0 <= i < len(self.tokens)]
-        if bad:
-            raise ConfigError(
-                f"special or end ids {sorted(bad)} lie outside the vocabulary of {len(self.tokens)} tokens"
-            )
-
-    def __len__(self) -> int:
-        return len(self.tokens)
-
-    @cached_property
-    def digest(self) -> str:
-        """Names this vocabulary in caches: equal for equal tokens, special ids and end ids."""
-        hashed = hashlib.sha256(repr((sorted(self.special), self.end_ids)).encode())
-        hashed.update(b"".join(len(token).to_bytes(4, "little") + token for token in self.tokens))
-        return hashed.hexdigest()
-
-    def decode(self, ids: Sequence[int]) -> bytes:
-        """The bytes of ordinary ids; special ids add nothing."""
-        return b"".join(self.tokens[i] for i in ids if i not in self.special)
-
-
-@dataclass(frozen=True, slots=True)
-class CallFormat:
-    """How a model writes its tool calls, as data. The text of n calls, arguments as JSON:
-
-        begin + call + (between + call)*(n-1) + end,   call = prefix + NAME + middle + ARGUMENTS + suffix
-
-    `trigger` is the exact tag, a prefix of `begin`, that starts the calls in free text: one special
-    id where the vocabulary has it, else its bytes across token borders. item_separator and key_separator are
-    the only JSON white space a grammar allows.
-
-    A turn may open with thoughts, think_begin + THOUGHTS + think_end + think_gap, in which nothing is a call;
-    think_begin is "" for a model that writes none.
-    """
-
-    name: str
-    trigger: str
-    begin: str
-    prefix: str
-    middle: str
-    suffix: str
-    between: str
-    end: str
-    parallel: bool = True
-    item_separator: str = ", "
-    key_separator: str = ": "
-    think_begin: str = ""
-    think_end: str = ""
-    think_gap: str = ""
-
-    def __post_init__(self) -> None:
-        if bool(self.think_begin) != bool(self.think_end) or (self.think_gap and not self.think_end):
-            raise ConfigError(f"CallFormat {self.name!r}: think_begin and think_end go together")
-        if not self.think_end.isascii():
-            raise ConfigError(f"CallFormat {self.name!r}: think_end must be ASCII, not {self.think_end!r}")
-
-
-HERMES = CallFormat(
-    name="hermes",
-    trigger="<tool_call>",
-    begin="<tool_call>\n",
-    prefix='{"name": "',
-    middle='", "arguments": ',
-    suffix="}",
-    between="\n</tool_call>\n<tool_call>\n",
-    end="\n</tool_call>",
-)
-
-SMOLLM2 = CallFormat(
-    name="smollm2",
-    trigger="<tool_call>",
-    begin="<tool_call>[",
-    prefix='{"name": "',
-    middle='", "arguments": ',
-    suffix="}",
-    between=", ",
-    end="]</tool_call>",
-)
-
-MISTRAL = CallFormat(
-    name="mistral",
-    trigger="[TOOL_CALLS]",
-    begin="[TOOL_CALLS] [",
-    prefix='{"name": "',
-    middle='", "arguments": ',
-    suffix="}",
-    between=", ",
-    end="]",
-)
-
-LLAMA3_JSON = CallFormat(
-    name="llama3-json",
-    trigger='{"name": "',  # the call stands in the turn without any tag
-    begin='{"name": "',
-    prefix="",
-    middle='", "parameters": ',
-    suffix="}",
-    between="",
-    end="",
-    parallel=False,
-)
