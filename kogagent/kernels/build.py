@@ -77,6 +77,7 @@ def build(
         f"-arch={arch}",
         "-std=c++17",
         "-default-device",
+        "-lineinfo",  # changes no instruction; a checker of the device names lines by it
         "--ptxas-options=-v",
         *(f"-D{d}" for d in defines),
     )

@@ -17,6 +17,8 @@ from kogagent.kernels.prefill import BUCKETS
 from kogagent.spec import ModelSpec
 from kogagent.testing.toy import finish
 
+FORWARD = [CASES[i] for i in (0, 3, 4, 6, 8, 9, 11, 13)]
+"""Enough for every kind of lane table, head, bias, norm and head size."""
 LONG = dataclasses.replace(CASES[2], name="long", context=3000, windows=(0, 600, 0))
 
 
@@ -24,7 +26,7 @@ def relative_error(got: torch.Tensor, want: torch.Tensor) -> float:
     return float((got.cpu() - want).square().mean().sqrt() / want.square().mean().sqrt())
 
 
-@pytest.mark.parametrize("spec", CASES, ids=lambda spec: spec.name)
+@pytest.mark.parametrize("spec", FORWARD, ids=lambda spec: spec.name)
 def test_prefilled_rows_give_the_equations_logits(spec: ModelSpec, rng: np.random.Generator) -> None:
     tensors = half_tensors(spec, rng)
     count = min(spec.context, 150)

@@ -41,6 +41,9 @@ def embed_rows(
     table: torch.Tensor,
     streams: torch.Tensor,
     normed: torch.Tensor,
+    rows: int,
+    dim: int,
+    lanes: int,
     eps: float,
     **_: Any,
 ) -> None:
@@ -50,35 +53,46 @@ def embed_rows(
 
 
 @_Kernel
+def sum_lanes(grid: tuple[int, ...], output: torch.Tensor, total: torch.Tensor, *_: Any, **__: Any) -> None:
+    total[: grid[0]] = output[:, : grid[0]].float().sum(0)
+
+
+@_Kernel
 def land(
     grid: tuple[int, ...],
     meta: torch.Tensor,
     streams: torch.Tensor,
     output: torch.Tensor,
     late: torch.Tensor,
+    late_total: torch.Tensor,
     normed: torch.Tensor,
     own: float,
     others: float,
     late_own: float,
     late_others: float,
     eps: float,
+    rows: int,
+    output_rows: int,
+    late_rows: int,
+    late_compact: int,
+    tail: int,
+    dim: int,
     *,
     has_late: bool,
-    late_compact: bool,
-    tail: bool,
+    has_total: bool,
     **_: Any,
 ) -> None:
-    count, first = grid[0], _first(meta, tail)
-    rows = slice(first, first + count)
+    count, first = grid[0], _first(meta, bool(tail))
+    here = slice(first, first + count)
 
-    def landed(o: torch.Tensor, own: float, others: float) -> torch.Tensor:
-        return own * o + others * (o.sum(0, keepdim=True) - o)
+    def landed(o: torch.Tensor, own: float, others: float, total: torch.Tensor | None = None) -> torch.Tensor:
+        return own * o + others * ((o.sum(0, keepdim=True) if total is None else total) - o)
 
-    x = streams[:, rows] + landed(output[:, :count].float(), own, others)
+    x = streams[:, here] + landed(output[:, :count].float(), own, others)
     if has_late:
-        at = slice(count) if late_compact else rows
-        x = x + landed(late[:, at].float(), late_own, late_others)
-    streams[:, rows] = x
+        at = slice(count) if late_compact else here
+        x = x + landed(late[:, at].float(), late_own, late_others, late_total[at] if has_total else None)
+    streams[:, here] = x
     normed[:, :count] = _norm(x, eps).to(normed.dtype)
 
 
@@ -93,11 +107,13 @@ def turn_and_append(
     queries: torch.Tensor,
     scale: float,
     eps: float,
-    *,
     layer: int,
+    lane_heads: int,
     heads: int,
     rep: int,
     h: int,
+    rows: int,
+    *,
     has_bias: bool,
     has_norm: bool,
     **_: Any,
@@ -130,24 +146,25 @@ def attend(
     mixed: torch.Tensor,
     partial: torch.Tensor,
     sums: torch.Tensor,
-    *,
     layer: int,
+    lane_heads: int,
     heads: int,
     rep: int,
     h: int,
+    rows: int,
     count: int,
     window: int,
     splits: int,
-    tail: bool,
+    tail: int,
     **_: Any,
 ) -> None:
-    first, position, real = _first(meta, tail), int(meta[2]), int(meta[3])
+    first, position, real = _first(meta, bool(tail)), int(meta[2]), int(meta[3])
     end = position + real
     lanes = mixed.shape[0]
     q = queries.view(heads, -1, rep, h)[:, first : first + count].float()
     keys, values = (t[:, :end].float() for t in _cache(meta, heads, layer, h, queries.dtype))
     age = position + first + torch.arange(count).unsqueeze(1) - torch.arange(end)
-    visible = (age >= 0) & (age < (window or end + count))
+    visible = (age >= 0) & (age < window)
     score = torch.einsum("ktre,kne->ktrn", q, keys).masked_fill(~visible[:, None], float("-inf"))
     top = score.amax(-1, keepdim=True).clamp(min=-1e30)
     weight = torch.exp2(score - top)
@@ -162,7 +179,7 @@ def merge_splits(grid: tuple[int, ...], *_: Any, **__: Any) -> None:
 
 
 @_Kernel
-def gate(grid: tuple[int, ...], both: torch.Tensor, hidden: torch.Tensor, **_: Any) -> None:
+def gate(grid: tuple[int, ...], both: torch.Tensor, hidden: torch.Tensor, *_: Any, **__: Any) -> None:
     both = both[:, : grid[0]].float()
     g, u = both[..., ::2], both[..., 1::2]
     hidden[:, : grid[0]] = (torch.nn.functional.silu(g) * u).to(hidden.dtype)
@@ -174,8 +191,12 @@ def multiply_few(
     x: torch.Tensor,
     w: torch.Tensor,
     out: torch.Tensor,
-    *,
+    rows: int,
+    output_rows: int,
     count: int,
+    size: int,
+    columns: int,
+    *,
     gated: bool,
     **_: Any,
 ) -> None:
@@ -183,3 +204,26 @@ def multiply_few(
     if gated:
         y = torch.nn.functional.silu(y[..., ::2]) * y[..., 1::2]
     out[:, :count] = y.to(out.dtype)
+
+
+@_Kernel
+def greedy(
+    grid: tuple[int, ...],
+    logits: torch.Tensor,
+    out: torch.Tensor,
+    legal: torch.Tensor,
+    vocab: int,
+    *,
+    block: int,
+    **_: Any,
+) -> None:
+    for part in range(grid[0]):
+        x = logits[part * block : (part + 1) * block]
+        z = x.clone()
+        z[max(int(legal[0]) - part * block, 0) :] = float("-inf")
+        best = int(z.argmax())
+        at = best + part * block if float(z[best]) > float("-inf") else part * block
+        wrong = not bool((x < float("inf")).all())
+        out[part, 0] = float("nan") if wrong else z[best]
+        out[part, 1], out[part, 2] = at % 65536, at // 65536
+        out[part, 3] = x.logsumexp(0) / torch.log(torch.tensor(2.0))

@@ -20,6 +20,7 @@ from kogagent.engine.weights import random_tensors
 from kogagent.kernels.monokernel import rope_table
 from kogagent.kernels.pack import plan
 from kogagent.kernels.prefill import Prefill
+from kogagent.kernels.prefill.passes import FULL
 from kogagent.spec import ModelSpec
 from kogagent.testing.backends import TINY, TINY_LANES
 
@@ -79,6 +80,11 @@ def test_prefill_in_chunks_gives_the_equations_logits(
     last = prefill.run(cache, 20, ids[20:29], logits="last")
     assert last is not None
     assert relative_error(last, want[28]) < tolerance
+    legal = spec.vocab_size - int(rng.integers(0, 20))
+    found = prefill.greedy(cache, 20, ids[20:29], legal)
+    assert found is not None
+    assert found[0] == int(prefill.logits[:legal].argmax())
+    assert found[1] == pytest.approx(float(prefill.logits.log_softmax(0)[found[0]]), abs=1e-4)
 
 
 # ── each kernel against its twin ──
@@ -95,7 +101,7 @@ def interpreted() -> ModuleType:
 
 
 LANES, ROWS, DIM, HEADS, REP, H, LAYERS, CAPACITY = 2, 5, 24, 4, 2, 24, 2, 29
-_HEADS = {"lane_heads": HEADS // LANES, "heads": HEADS, "rep": REP, "h": H}
+_HEADS = (HEADS // LANES, HEADS, REP, H, ROWS)
 
 
 def _random(rng: np.random.Generator, *shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
@@ -112,7 +118,7 @@ def _same(device: Any, name: str, grid: tuple[int, ...], tensors: list[Any], **o
     for got, want in zip(*results, strict=True):
         if isinstance(got, torch.Tensor):
             tolerance = 2e-3 if got.dtype != torch.float32 else 1e-5
-            torch.testing.assert_close(got, want, rtol=tolerance, atol=tolerance)
+            torch.testing.assert_close(got, want, rtol=tolerance, atol=tolerance, equal_nan=True)
     return results[0]
 
 
@@ -124,47 +130,36 @@ def test_embedding_kernel_is_its_twin(interpreted: ModuleType, rng: np.random.Ge
         torch.zeros(LANES, ROWS, DIM),
         torch.zeros(LANES, ROWS, DIM).half(),
     ]
-    options = {"lanes": LANES, "rows": ROWS, "dim": DIM, "block": 32}
-    out = _same(interpreted, "embed_rows", (3,), [*tensors, 1e-5], **options)
+    out = _same(interpreted, "embed_rows", (3, LANES), [*tensors, ROWS, DIM, LANES, 1e-5], block=32)
     assert bool((out[2][:, 3:] == 0).all()), "rows past the grid were written"
 
 
-@pytest.mark.parametrize("together", [1, LANES])
+def test_sum_kernel_is_its_twin(interpreted: ModuleType, rng: np.random.Generator) -> None:
+    tensors = [_random(rng, LANES, ROWS, DIM).half(), torch.zeros(ROWS, DIM), ROWS, DIM]
+    out = _same(interpreted, "sum_lanes", (3, 2), tensors, lanes=LANES, block=16)
+    assert bool((out[1][3:] == 0).all()), "rows past the grid were written"
+
+
+@pytest.mark.parametrize("has_total", [False, True])
 @pytest.mark.parametrize("tail, late_compact", [(False, False), (True, False), (True, True)])
 def test_landing_kernel_is_its_twin(
-    together: int, tail: bool, late_compact: bool, interpreted: ModuleType, rng: np.random.Generator
+    has_total: bool, tail: bool, late_compact: bool, interpreted: ModuleType, rng: np.random.Generator
 ) -> None:
-    meta = torch.tensor([0, 0, 0, 4])
     compact = 1 if tail else ROWS
     late_rows = 1 if late_compact else ROWS
     tensors = [
-        meta,
+        torch.tensor([0, 0, 0, 4]),
         _random(rng, LANES, ROWS, DIM),
         _random(rng, LANES, compact, DIM).half(),
         _random(rng, LANES, late_rows, DIM).half(),
+        _random(rng, ROWS, DIM),
         torch.zeros(LANES, compact, DIM).half(),
         *rng.standard_normal(4).tolist(),
         1e-5,
+        *(ROWS, compact, late_rows, int(late_compact), int(tail), DIM),
     ]
-    grid = (1 if tail else 3, LANES // together)
-    _same(
-        interpreted,
-        "land",
-        grid,
-        tensors,
-        lanes=LANES,
-        rows=ROWS,
-        output_rows=compact,
-        late_rows=late_rows,
-        dim=DIM,
-        block=32,
-        together=together,
-        sums=True,
-        has_late=True,
-        late_sums=True,
-        late_compact=late_compact,
-        tail=tail,
-    )
+    options = {"lanes": LANES, "block": 32, "sums": True, "has_late": True, "has_total": has_total}
+    _same(interpreted, "land", (1 if tail else 3, LANES), tensors, **options)
 
 
 @pytest.mark.parametrize("has_bias, has_norm", [(False, False), (True, True)])
@@ -190,13 +185,12 @@ def test_rope_kernel_is_its_twin_and_appends_real_rows_alone(
             queries,
             0.3,
             1e-5,
-            layer=1,
-            rows=ROWS,
+            1,
+            *_HEADS,
             vectors=4,
             block=32,
             has_bias=has_bias,
             has_norm=has_norm,
-            **_HEADS,
         )
         caches.append((cache, queries))
     (cache, queries), (want, want_queries) = caches
@@ -205,7 +199,7 @@ def test_rope_kernel_is_its_twin_and_appends_real_rows_alone(
     assert bool(cache[1, :, :, 9:12].isfinite().all()) and bool(cache[1, :, :, 12:].isnan().all())
 
 
-@pytest.mark.parametrize("window", [0, 4])
+@pytest.mark.parametrize("window", [FULL, 4])
 @pytest.mark.parametrize("splits", [1, 4])
 @pytest.mark.parametrize("tail", [False, True])
 def test_attention_kernels_are_their_twin(
@@ -214,35 +208,29 @@ def test_attention_kernels_are_their_twin(
     cache = _random(rng, LAYERS, 2, HEADS, CAPACITY, H).half()
     position, real = int(rng.integers(3, 20)), 4
     cache[:, :, :, position + real :] = float("nan")  # never read
-    count, out_rows = (1, 1) if tail else (ROWS, ROWS)
+    count = 1 if tail else ROWS
     queries = _random(rng, HEADS, ROWS * REP, H).half()
     meta = torch.tensor([cache.data_ptr(), CAPACITY, position, real])
     partial, sums = torch.zeros(splits * HEADS * count * REP * H), torch.zeros(splits * HEADS * count * REP)
     results = []
     for module in (interpreted, prefill_twin):
-        mixed = torch.zeros(LANES, out_rows, HEADS // LANES * REP * H).half()
+        mixed = torch.zeros(LANES, ROWS, HEADS // LANES * REP * H).half()
         module.attend[(1, HEADS, splits)](
-            meta,
-            queries,
-            mixed,
-            partial,
-            sums,
-            layer=1,
+            *(meta, queries, mixed, partial, sums),
+            1,
+            *(*_HEADS, count),
+            window,
+            splits,
+            int(tail),
             low=16,
             high=16,
-            rows=ROWS,
-            out_rows=out_rows,
-            count=count,
-            window=window,
             block_m=16,
             block_n=16,
-            splits=splits,
-            tail=tail,
-            **_HEADS,
+            whole=splits == 1,
         )
         if splits > 1:
             module.merge_splits[(count * REP, HEADS)](
-                partial, sums, mixed, block=32, out_rows=out_rows, count=count, splits=splits, **_HEADS
+                partial, sums, mixed, *_HEADS, count, splits, most=8, block=32
             )
         results.append(mixed)
     torch.testing.assert_close(results[0], results[1], rtol=4e-3, atol=4e-3)
@@ -251,7 +239,7 @@ def test_attention_kernels_are_their_twin(
 
 def test_gate_kernel_is_its_twin(interpreted: ModuleType, rng: np.random.Generator) -> None:
     tensors = [_random(rng, LANES, ROWS, 2 * 12).half(), torch.zeros(LANES, ROWS, 12).half()]
-    _same(interpreted, "gate", (3, 2, LANES), tensors, rows=ROWS, size=12, block=8)
+    _same(interpreted, "gate", (3, 2, LANES), [*tensors, ROWS, 12], block=8)
 
 
 @pytest.mark.parametrize("gated", [False, True])
@@ -259,16 +247,25 @@ def test_product_kernel_is_its_twin(gated: bool, interpreted: ModuleType, rng: n
     size, columns = 44, 40  # neither fills its blocks
     out = torch.zeros(LANES, ROWS + 2, size // 2 if gated else size).half()
     tensors = [_random(rng, LANES, ROWS, columns).half(), _random(rng, LANES, size, columns).half(), out]
-    shape = {"x_rows": ROWS, "out_rows": ROWS + 2, "count": 3, "size": size, "columns": columns}
     got = _same(
         interpreted,
         "multiply_few",
         (3, LANES),
-        tensors,
+        [*tensors, ROWS, ROWS + 2, 3, size, columns],
         gated=gated,
         block_n=16,
         block_t=16,
         block_k=16,
-        **shape,
     )
     assert bool((got[2][:, 3:] == 0).all()), "rows past the count were written"
+
+
+@pytest.mark.parametrize("legal", [70, 40, 3])
+def test_greedy_kernel_is_its_twin(legal: int, interpreted: ModuleType, rng: np.random.Generator) -> None:
+    logits = _random(rng, 70)
+    logits[[5, 38]] = 9.0  # equals, in two parts and beside a larger id
+    tensors: list[Any] = [logits, torch.zeros(3, 4), torch.tensor([legal]), 70]
+    _same(interpreted, "greedy", (3,), tensors, block=32)
+    logits[int(rng.integers(70))] = float("nan")
+    interpreted.greedy[(3,)](*tensors, block=32)
+    assert bool(tensors[1][:, 0].isnan().any())

@@ -178,6 +178,21 @@ class CudaBackend:
         own.advance_to(own.length + len(ids))
         return out
 
+    def greedy(self, kv: KV, ids: Sequence[int], legal_ids: int) -> tuple[int, float] | None:
+        """Prefill, and the id with the largest logit, with its logprob; None where logits are not finite."""
+        own = _own(kv)
+        check_pending(own, ids, self._spec.vocab_size)
+        legal = min(legal_ids or self._spec.vocab_size, self._spec.vocab_size)
+        found = self._prefill.greedy(own.store, own.length, ids, legal)
+        own.advance_to(own.length + len(ids))
+        return found
+
+    @property
+    def last_logits(self) -> npt.NDArray[np.float32]:
+        """Logits [V] of the last `greedy` or `append` that wanted them."""
+        values: npt.NDArray[np.float32] = self._prefill.logits.cpu().numpy()
+        return values
+
 
 class CudaDecode:
     """One segment. Resident when no grammar asks the host between tokens."""
@@ -260,11 +275,18 @@ class CudaDecode:
     def _draw_by_prefill(self, mask: npt.NDArray[np.uint32] | None) -> tuple[int, float]:
         """Pending ids into the cache; the id that follows them, and its logprob."""
         kv, plan = self._kv, self._plan
-        logits = self._backend.append(kv, self._pending, logits="last")
-        assert logits is not None
+        if mask is None and plan.sampling.repetition_penalty == 1.0:
+            found = self._backend.greedy(kv, self._pending, plan.legal_ids)
+            if found is not None:
+                return found
+            logits = self._backend.last_logits
+        else:
+            rows = self._backend.append(kv, self._pending, logits="last")
+            assert rows is not None
+            logits = rows.cpu().numpy()
         seen = np.zeros(self._backend.spec.vocab_size, dtype=np.bool_)
         seen[self._history] = True
-        return choose(logits.cpu().numpy(), plan.sampling, kv.length, seen, mask, plan.legal_ids)
+        return choose(logits, plan.sampling, kv.length, seen, mask, plan.legal_ids)
 
     def _first_token(self) -> None:
         """The first token of a resident segment, before its launch."""

@@ -1,113 +1,122 @@
 """Triton kernels of pre-fill. Know rows, lanes and the decode cache; no model, no order of phases.
 
-Every kernel reads its inputs' whereabouts from `meta`, int64 on the device, so that a captured graph serves
-any sequence:
+Every kernel reads where things are from `meta`, int64 on the device, so that a captured graph serves any
+sequence:
 
     0 address of the cache [N, 2, K, capacity, h]   1 capacity   2 position of row 0   3 rows that are real
 
 Rows past `meta[3]` are padding of a bucket: they are computed, finite, and never reach the cache. tail: the
-kernel works on the last real rows only, so that row t of its compact tensors is row meta[3] - 1 + t of the
+kernel works on the last real row alone, which is row 0 of its compact tensors and row meta[3] - 1 of the
 others. Streams are [S, rows, D] FP32; activations have the weights' type; sums are FP32.
+
+What differs between models, layers and buckets is an argument, not a constant, wherever speed allows: a model
+compiles a dozen small programs, and most models the same ones.
 """
+
+import functools
 
 import triton
 import triton.language as tl
 
+_UNSPECIALIZED = [
+    "layer",
+    "count",
+    "splits",
+    "tail",
+    "late_compact",
+    "window",
+    "rows",
+    "late_rows",
+    "output_rows",
+]
+_kernel = functools.partial(triton.jit, do_not_specialize=_UNSPECIALIZED)
 
-@triton.jit  # type: ignore[untyped-decorator, unused-ignore]
-def _first_row(meta, tail: tl.constexpr):  # type: ignore[no-untyped-def]
-    if tail:
-        return tl.maximum(tl.load(meta + 3) - 1, 0).to(tl.int32)
-    else:
-        return 0
 
-
-@triton.jit  # type: ignore[untyped-decorator, unused-ignore]
-def embed_rows(  # type: ignore[no-untyped-def]
-    ids,
-    table,
-    streams,
-    normed,
-    eps,
-    lanes: tl.constexpr,
-    rows: tl.constexpr,
-    dim: tl.constexpr,
-    block: tl.constexpr,
-):
-    """Every lane's stream starts as the row of its id; normed too. Grid [T]."""
+@_kernel
+def embed_rows(ids, table, streams, normed, rows, dim, lanes, eps, block: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Every lane's stream starts as the row of its id; normed too. Grid [T, S]."""
     t = tl.program_id(0)
     d = tl.arange(0, block)
     inside = d < dim
     x = tl.load(table + tl.load(ids + t).to(tl.int64) * dim + d, mask=inside, other=0.0).to(tl.float32)
     y = x * tl.rsqrt(tl.sum(x * x, 0) / dim + eps)
+    at = (tl.program_id(1) * rows + t) * dim + d
+    tl.store(streams + at, x, mask=inside)
+    tl.store(normed + at, y.to(normed.dtype.element_ty), mask=inside)
+
+
+@_kernel
+def sum_lanes(output, total, rows, dim, lanes: tl.constexpr, block: tl.constexpr):  # type: ignore[no-untyped-def]
+    """total [rows, D] FP32 = sum over the lanes of output [S, rows, D]. Grid [T, ceil(D / block)]."""
+    t = tl.program_id(0)
+    d = tl.program_id(1) * block + tl.arange(0, block)
+    inside = d < dim
+    acc = tl.zeros([block], tl.float32)
     for lane in tl.static_range(lanes):
-        at = (lane * rows + t) * dim + d
-        tl.store(streams + at, x, mask=inside)
-        tl.store(normed + at, y.to(normed.dtype.element_ty), mask=inside)
+        acc += tl.load(output + (lane * rows + t) * dim + d, mask=inside, other=0.0).to(tl.float32)
+    tl.store(total + t * dim + d, acc, mask=inside)
 
 
-@triton.jit  # type: ignore[untyped-decorator, unused-ignore]
+@_kernel
 def land(  # type: ignore[no-untyped-def]
     meta,
     streams,
     output,
     late,
+    late_total,
     normed,
     own,
     others,
     late_own,
     late_others,
     eps,
+    rows,
+    output_rows,
+    late_rows,
+    late_compact,
+    tail,
+    dim,
     lanes: tl.constexpr,
-    rows: tl.constexpr,
-    output_rows: tl.constexpr,
-    late_rows: tl.constexpr,
-    dim: tl.constexpr,
     block: tl.constexpr,
-    together: tl.constexpr,
     sums: tl.constexpr,
     has_late: tl.constexpr,
-    late_sums: tl.constexpr,
-    late_compact: tl.constexpr,
-    tail: tl.constexpr,
+    has_total: tl.constexpr,
 ):
-    """What lands after one module, and the norm of the result. Grid [T, lanes / together].
+    """What lands after one module, and the norm of the result. Grid [T, S].
 
     streams += own * output + others * (sum of the other lanes' output), the same of `late`; see
-    params.STEP. output, late [S, output_rows, D]; late_compact: it has the tail's rows, not the body's.
-    sums, late_sums: whether others and late_others are not zero.
+    params.STEP. output [S, output_rows, D], late [S, late_rows, D]; late_compact: it has the tail's rows, not
+    the body's. sums: whether others is not zero. has_total: late_total [rows, D] is there, from sum_lanes.
     """
     t = tl.program_id(0)
-    row = t + _first_row(meta, tail)
-    late_row = row
-    if late_compact:
-        late_row = t
+    lane = tl.program_id(1)
+    row = t + tl.where(tail != 0, tl.maximum(tl.load(meta + 3) - 1, 0), 0).to(tl.int32)
+    late_row = tl.where(late_compact != 0, t, row)
     d = tl.arange(0, block)
     inside = d < dim
-    total = tl.zeros([block], tl.float32)
-    if sums or late_sums:
-        for lane in tl.static_range(lanes):
-            if sums:
-                at = (lane * output_rows + t) * dim + d
-                total += others * tl.load(output + at, mask=inside, other=0.0).to(tl.float32)
-            if late_sums:
-                at = (lane * late_rows + late_row) * dim + d
-                total += late_others * tl.load(late + at, mask=inside, other=0.0).to(tl.float32)
-    for i in tl.static_range(together):
-        lane = tl.program_id(1) * together + i
-        at = (lane * rows + row) * dim + d
-        from_output = (lane * output_rows + t) * dim + d
-        x = tl.load(streams + at, mask=inside, other=0.0) + total
-        x += (own - others) * tl.load(output + from_output, mask=inside, other=0.0).to(tl.float32)
-        if has_late:
-            from_late = (lane * late_rows + late_row) * dim + d
-            x += (late_own - late_others) * tl.load(late + from_late, mask=inside, other=0.0).to(tl.float32)
-        tl.store(streams + at, x, mask=inside)
-        y = x * tl.rsqrt(tl.sum(x * x, 0) / dim + eps)
-        tl.store(normed + from_output, y.to(normed.dtype.element_ty), mask=inside)
+    at = (lane * rows + row) * dim + d
+    from_output = (lane * output_rows + t) * dim + d
+    x = tl.load(streams + at, mask=inside, other=0.0)
+    x += (own - others) * tl.load(output + from_output, mask=inside, other=0.0).to(tl.float32)
+    if has_late:
+        from_late = (lane * late_rows + late_row) * dim + d
+        x += (late_own - late_others) * tl.load(late + from_late, mask=inside, other=0.0).to(tl.float32)
+        if has_total:
+            x += late_others * tl.load(late_total + late_row * dim + d, mask=inside, other=0.0)
+        else:
+            for other in tl.static_range(lanes):
+                from_late = (other * late_rows + late_row) * dim + d
+                x += late_others * tl.load(late + from_late, mask=inside, other=0.0).to(tl.float32)
+    if sums:
+        for other in tl.static_range(lanes):
+            from_other = (other * output_rows + t) * dim + d
+            x += others * tl.load(output + from_other, mask=inside, other=0.0).to(tl.float32)
+    tl.store(streams + at, x, mask=inside)
+    y = x * tl.rsqrt(tl.sum(x * x, 0) / dim + eps)
+    tl.store(normed + from_output, y.to(normed.dtype.element_ty), mask=inside)
 
 
-@triton.jit  # type: ignore[untyped-decorator, unused-ignore]
+@_kernel
 def turn_and_append(  # type: ignore[no-untyped-def]
     meta,
     qkv,
@@ -117,12 +126,12 @@ def turn_and_append(  # type: ignore[no-untyped-def]
     queries,
     scale,
     eps,
-    layer: tl.constexpr,
-    lane_heads: tl.constexpr,
-    heads: tl.constexpr,
-    rep: tl.constexpr,
-    h: tl.constexpr,
-    rows: tl.constexpr,
+    layer,
+    lane_heads,
+    heads,
+    rep,
+    h,
+    rows,
     vectors: tl.constexpr,
     block: tl.constexpr,
     has_bias: tl.constexpr,
@@ -135,19 +144,16 @@ def turn_and_append(  # type: ignore[no-untyped-def]
     """
     t = tl.program_id(0)
     head = tl.program_id(1)
-    width: tl.constexpr = (rep + 2) * h
     lane = head // lane_heads
-    inner = (head % lane_heads) * width
+    all_rows = lane_heads * (rep + 2) * h
+    inner = (head % lane_heads) * (rep + 2) * h
     v = tl.arange(0, vectors)[:, None]
     e = tl.arange(0, block)[None, :]
     inside = (v < rep + 2) & (e < h)
-    x = tl.load(qkv + (lane * rows + t) * (lane_heads * width) + inner + v * h + e, mask=inside, other=0.0)
+    x = tl.load(qkv + (lane * rows + t) * all_rows + inner + v * h + e, mask=inside, other=0.0)
     if has_bias:
-        x += tl.load(
-            bias + (layer * (heads // lane_heads) + lane) * (lane_heads * width) + inner + v * h + e,
-            mask=inside,
-            other=0.0,
-        )
+        from_bias = bias + (layer * (heads // lane_heads) + lane) * all_rows + inner
+        x += tl.load(from_bias + v * h + e, mask=inside, other=0.0)
     position = tl.load(meta + 2) + t
     y = x
     if has_norm:
@@ -172,39 +178,41 @@ def turn_and_append(  # type: ignore[no-untyped-def]
     tl.store(cache + at, tl.where(v == rep, turned, x).to(queries.dtype.element_ty), mask=real)
 
 
-@triton.jit  # type: ignore[untyped-decorator, unused-ignore]
+@_kernel
 def attend(  # type: ignore[no-untyped-def]
     meta,
     queries,
     mixed,
     partial,
     sums,
-    layer: tl.constexpr,
-    lane_heads: tl.constexpr,
-    heads: tl.constexpr,
-    rep: tl.constexpr,
-    h: tl.constexpr,
+    layer,
+    lane_heads,
+    heads,
+    rep,
+    h,
+    rows,
+    count,
+    window,
+    splits,
+    tail,
     low: tl.constexpr,
     high: tl.constexpr,
-    rows: tl.constexpr,
-    out_rows: tl.constexpr,
-    count: tl.constexpr,
-    window: tl.constexpr,
     block_m: tl.constexpr,
     block_n: tl.constexpr,
-    splits: tl.constexpr,
-    tail: tl.constexpr,
+    whole: tl.constexpr,
 ):
     """Attention of `count` tokens over the cache. Grid [ceil(count * rep / block_m), K, splits].
 
     A tile's rows are the tokens times the rep heads that share a kv head. A head is `low` columns, a power of
-    two, and `high` more (0: none), so that one of 96 is not multiplied by padding. With one split the result
-    goes to mixed [S, out_rows, heads of a lane * h]; else its parts to partial [splits, K, count * rep, h]
-    and their log2 sums to sums [splits, K, count * rep], FP32.
+    two, and `high` more (0: none), so that one of 96 is not multiplied by padding. window: larger than any
+    context for full attention. whole: there is one split, and the result goes to mixed [S, rows, heads of a
+    lane * h]; else its parts go to partial [splits, K, count * rep, h] and their log2 sums to
+    sums [splits, K, count * rep], FP32.
     """
     head = tl.program_id(1)
     split = tl.program_id(2)
-    first = _first_row(meta, tail)
+    half = queries.dtype.element_ty
+    first = tl.where(tail != 0, tl.maximum(tl.load(meta + 3) - 1, 0), 0).to(tl.int32)
     r = tl.program_id(0) * block_m + tl.arange(0, block_m)
     token = first + r // rep
     there = r < count * rep
@@ -212,7 +220,7 @@ def attend(  # type: ignore[no-untyped-def]
     real = tl.load(meta + 3).to(tl.int32)
     capacity = tl.load(meta + 1)
     e = tl.arange(0, low)
-    from_q = queries + (head * rows * rep + first * rep + r)[:, None] * h
+    from_q = queries + ((head * rows + first) * rep + r)[:, None] * h
     q = tl.load(from_q + e[None, :], mask=there[:, None] & (e < h)[None, :], other=0.0)
     if high:
         e2 = low + tl.arange(0, high)
@@ -220,9 +228,7 @@ def attend(  # type: ignore[no-untyped-def]
     begin = first + tl.program_id(0) * block_m // rep
     last = first + (tl.minimum(tl.program_id(0) * block_m + block_m, count * rep) - 1) // rep
     end = position + tl.minimum(last + 1, real)
-    start = 0
-    if window:
-        start = tl.maximum(position + begin + 1 - window, 0) // block_n * block_n
+    start = tl.maximum(position + begin + 1 - window, 0) // block_n * block_n
     each = tl.cdiv(tl.cdiv(tl.maximum(end - start, 0), block_n), splits) * block_n
     start += split * each
     end = tl.minimum(end, start + each)
@@ -245,16 +251,14 @@ def attend(  # type: ignore[no-untyped-def]
             )
             score = tl.dot(q2, k2, score)
         age = (position + token)[:, None] - n[None, :]
-        visible = (age >= 0) & inside[None, :]
-        if window:
-            visible = visible & (age < window)
+        visible = (age >= 0) & (age < window) & inside[None, :]
         score = tl.where(visible, score, float("-inf"))
         new = tl.maximum(top, tl.max(score, 1))
         safe = tl.where(new == float("-inf"), 0.0, new)
         kept = tl.exp2(top - safe)
         weight = tl.exp2(score - safe[:, None])
         mass = mass * kept + tl.sum(weight, 1)
-        weight = weight.to(queries.dtype.element_ty)
+        weight = weight.to(half)
         v = tl.load(values + n[:, None] * h + e[None, :], mask=inside[:, None] & (e < h)[None, :], other=0.0)
         acc = tl.dot(weight, v, acc * kept[:, None])
         if high:
@@ -267,15 +271,12 @@ def attend(  # type: ignore[no-untyped-def]
     acc = acc / safe_mass[:, None]
     if high:
         acc2 = acc2 / safe_mass[:, None]
-    if splits == 1:
-        lane = head // lane_heads
+    if whole:
         column = ((head % lane_heads) * rep + r % rep) * h
-        to = mixed + ((lane * out_rows + r // rep) * (lane_heads * rep * h) + column)[:, None]
-        tl.store(to + e[None, :], acc.to(queries.dtype.element_ty), mask=there[:, None] & (e < h)[None, :])
+        to = mixed + ((head // lane_heads * rows + r // rep) * (lane_heads * rep * h) + column)[:, None]
+        tl.store(to + e[None, :], acc.to(half), mask=there[:, None] & (e < h)[None, :])
         if high:
-            tl.store(
-                to + e2[None, :], acc2.to(queries.dtype.element_ty), mask=there[:, None] & (e2 < h)[None, :]
-            )
+            tl.store(to + e2[None, :], acc2.to(half), mask=there[:, None] & (e2 < h)[None, :])
     else:
         at = (split * heads + head) * (count * rep) + r
         tl.store(sums + at, tl.where(mass == 0.0, float("-inf"), top + tl.log2(safe_mass)), mask=there)
@@ -285,40 +286,41 @@ def attend(  # type: ignore[no-untyped-def]
             tl.store(to + e2[None, :], acc2, mask=there[:, None] & (e2 < h)[None, :])
 
 
-@triton.jit  # type: ignore[untyped-decorator, unused-ignore]
+@_kernel
 def merge_splits(  # type: ignore[no-untyped-def]
     partial,
     sums,
     mixed,
-    lane_heads: tl.constexpr,
-    heads: tl.constexpr,
-    rep: tl.constexpr,
-    h: tl.constexpr,
+    lane_heads,
+    heads,
+    rep,
+    h,
+    rows,
+    count,
+    splits,
+    most: tl.constexpr,
     block: tl.constexpr,
-    out_rows: tl.constexpr,
-    count: tl.constexpr,
-    splits: tl.constexpr,
 ):
-    """The parts of `attend` into mixed. Grid [count * rep, K]."""
+    """The parts of `attend` into mixed. Grid [count * rep, K]. most: a power of two that holds splits."""
     r = tl.program_id(0)
     head = tl.program_id(1)
-    s = tl.arange(0, splits)
+    s = tl.arange(0, most)
     e = tl.arange(0, block)
     at = (s * heads + head) * (count * rep) + r
-    log = tl.load(sums + at)
+    log = tl.load(sums + at, mask=s < splits, other=float("-inf"))
     top = tl.max(log, 0)
     weight = tl.exp2(log - tl.where(top == float("-inf"), 0.0, top))
     total = tl.sum(weight, 0)
-    x = tl.load(partial + at[:, None] * h + e[None, :], mask=(e < h)[None, :], other=0.0)
+    there = (s < splits)[:, None] & (e < h)[None, :]
+    x = tl.load(partial + at[:, None] * h + e[None, :], mask=there, other=0.0)
     y = tl.sum(x * weight[:, None], 0) / tl.where(total == 0.0, 1.0, total)
-    lane = head // lane_heads
     column = ((head % lane_heads) * rep + r % rep) * h
-    to = mixed + (lane * out_rows + r // rep) * (lane_heads * rep * h) + column + e
+    to = mixed + (head // lane_heads * rows + r // rep) * (lane_heads * rep * h) + column + e
     tl.store(to, y.to(mixed.dtype.element_ty), mask=e < h)
 
 
-@triton.jit  # type: ignore[untyped-decorator, unused-ignore]
-def gate(both, hidden, rows: tl.constexpr, size: tl.constexpr, block: tl.constexpr):  # type: ignore[no-untyped-def]
+@_kernel
+def gate(both, hidden, rows, size, block: tl.constexpr):  # type: ignore[no-untyped-def]
     """hidden [S, rows, size] = silu(gate) * up of both [S, rows, size, 2]. Grid [T, size / block, S]."""
     row = (tl.program_id(2) * rows + tl.program_id(0)).to(tl.int64)
     i = tl.program_id(1) * 2 * block + tl.arange(0, 2 * block)
@@ -329,32 +331,32 @@ def gate(both, hidden, rows: tl.constexpr, size: tl.constexpr, block: tl.constex
     tl.store(hidden + row * size + j, y.to(hidden.dtype.element_ty), mask=j < size)
 
 
-@triton.jit  # type: ignore[untyped-decorator, unused-ignore]
+@_kernel
 def multiply_few(  # type: ignore[no-untyped-def]
     x,
     w,
     out,
-    x_rows: tl.constexpr,
-    out_rows: tl.constexpr,
-    count: tl.constexpr,
-    size: tl.constexpr,
-    columns: tl.constexpr,
+    rows,
+    output_rows,
+    count,
+    size,
+    columns,
     gated: tl.constexpr,
     block_n: tl.constexpr,
     block_t: tl.constexpr,
     block_k: tl.constexpr,
 ):
-    """out [S, out_rows, size] = x [S, x_rows, columns] times w [S, size, columns] for few rows.
+    """out [S, output_rows, size] = x [S, rows, columns] times w [S, size, columns] for few rows.
 
-    Each program streams its weights once. gated: rows of w alternate gate and up, out [S, out_rows, size / 2]
-    is silu(gate) * up. Grid [ceil(size / block_n), S].
+    Each program streams its weights once. gated: rows of w alternate gate and up, and out
+    [S, output_rows, size / 2] is silu(gate) * up. Grid [ceil(size / block_n), S].
     """
     lane = tl.program_id(1).to(tl.int64)
     n = tl.program_id(0) * block_n + tl.arange(0, block_n)
     t = tl.arange(0, block_t)
     k = tl.arange(0, block_k)
     from_w = w + (lane * size + n)[:, None] * columns + k[None, :]
-    from_x = x + (lane * x_rows + t)[None, :] * columns + k[:, None]
+    from_x = x + (lane * rows + t)[None, :] * columns + k[:, None]
     acc = tl.zeros([block_n, block_t], tl.float32)
     for k0 in range(0, columns, block_k):
         inside = k0 + k < columns
@@ -370,10 +372,32 @@ def multiply_few(  # type: ignore[no-untyped-def]
         g, u = tl.split(tl.permute(tl.reshape(acc, [block_n // 2, 2, block_t]), 0, 2, 1))
         y = g / (1.0 + tl.exp(-g)) * u
         m = tl.program_id(0) * (block_n // 2) + tl.arange(0, block_n // 2)
-        to = out + (lane * out_rows + t)[:, None] * (size // 2) + m[None, :]
-        tl.store(
-            to, tl.trans(y).to(out.dtype.element_ty), mask=(t < count)[:, None] & (m < size // 2)[None, :]
-        )
+        to = out + (lane * output_rows + t)[:, None] * (size // 2) + m[None, :]
+        inside_out = (t < count)[:, None] & (m < size // 2)[None, :]
+        tl.store(to, tl.trans(y).to(out.dtype.element_ty), mask=inside_out)
     else:
-        to = out + (lane * out_rows + t)[:, None] * size + n[None, :]
-        tl.store(to, tl.trans(acc).to(out.dtype.element_ty), mask=(t < count)[:, None] & (n < size)[None, :])
+        to = out + (lane * output_rows + t)[:, None] * size + n[None, :]
+        inside_out = (t < count)[:, None] & (n < size)[None, :]
+        tl.store(to, tl.trans(acc).to(out.dtype.element_ty), mask=inside_out)
+
+
+@_kernel
+def greedy(logits, out, legal, vocab, block: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Of logits [V]: out [P, 4] FP32, for each of the grid's P programs its part's largest legal logit, that
+    id's low and high 16 bits, and log2 of its sum of all exponentials; NaN or infinity make the first NaN.
+
+    legal [1] int64: ids at or above it are not legal. The lowest id wins among equals.
+    """
+    i = tl.program_id(0) * block + tl.arange(0, block)
+    x = tl.load(logits + i, mask=i < vocab, other=float("-inf"))
+    z = tl.where(i < tl.load(legal), x, float("-inf"))
+    best = tl.max(z, 0)
+    id_ = tl.min(tl.where(z == best, i, 2147483647), 0)
+    top = tl.max(x, 0)
+    log = tl.log2(tl.sum(tl.exp2((x - top) * 1.4426950408889634), 0)) + top * 1.4426950408889634
+    wrong = tl.sum(tl.where((x < float("inf")), 0, 1), 0) > 0
+    to = out + tl.program_id(0) * 4
+    tl.store(to, tl.where(wrong, float("nan"), best))
+    tl.store(to + 1, (id_ % 65536).to(tl.float32))
+    tl.store(to + 2, (id_ // 65536).to(tl.float32))
+    tl.store(to + 3, log)

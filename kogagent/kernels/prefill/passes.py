@@ -22,19 +22,28 @@ from kogagent.errors import MissingExtraError
 from kogagent.kernels.monokernel import bias_rows, qk_norm_rows
 from kogagent.kernels.pack import Layout, log2_scale, matrix
 
-META = 4
-"""int64 words before the ids: see device.py."""
+META = 8
+"""int64 words before the ids: four that device.py names, then the number of legal ids."""
+LEGAL = 4
 MAX_SPLITS = 16
+GREEDY_BLOCK = 4096
+FULL = 1 << 30
+"""The window of a layer without one."""
 FEW_ROWS = 64
 """Rows up to which a product is bound by its weights, and cuBLAS is not used where the card can be filled."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Output:
-    """What a module has put out [S, rows, D]. compact: of the tail's rows only."""
+    """What a module has put out [S, rows, D], and its sum over the lanes [rows, D] where that was taken.
+
+    compact: of the tail's rows only.
+    """
 
     values: torch.Tensor
+    total: torch.Tensor
     compact: bool
+    summed: bool
 
 
 class Passes:
@@ -82,6 +91,7 @@ class Passes:
         self._rows, self._rep = rows, spec.n_heads // spec.n_kv_heads
         self.inputs = buffer(META + rows, dtype=torch.int64)
         self.logits = buffer(spec.vocab_size, dtype=torch.float32)
+        self.best = buffer(-(-spec.vocab_size // GREEDY_BLOCK), 4, dtype=torch.float32)
         self._streams = buffer(lanes, rows, dim, dtype=torch.float32)
         self._normed = buffer(lanes, rows, dim)
         self._qkv = buffer(lanes, rows, layout.qkv_rows, dtype=torch.float32)
@@ -91,6 +101,9 @@ class Passes:
         self._hidden = buffer(lanes, rows, layout.ffn)
         kept = 1 + max((k - int(s["late"]) for k, s in enumerate(steps) if s["late"] >= 0), default=0)
         self._outputs = buffer(kept, lanes, rows, dim)
+        self._totals = buffer(kept, rows, dim, dtype=torch.float32)
+        summed = {int(s["late"]) for s in steps if s["late"] >= 0 and s["late_others"] != 0}
+        self._summed = summed  # modules whose sum over the lanes lands late
         tiles = self._processors()
         self._tiles = tiles
         cells = max(
@@ -113,15 +126,15 @@ class Passes:
     def body(self, rows: int) -> None:
         """The first `rows` rows through all layers, up to the last one's keys and values."""
         d, dim = self._device, self._spec.dim
-        d.embed_rows[(rows,)](
+        d.embed_rows[(rows, self._layout.lanes)](
             self.inputs[META:],
             self._embed,
             self._streams,
             self._normed,
+            self._rows,
+            dim,
+            self._layout.lanes,
             self._spec.norm_eps,
-            lanes=self._layout.lanes,
-            rows=self._rows,
-            dim=dim,
             block=_power(dim),
             num_warps=self._warps(),
         )
@@ -130,18 +143,22 @@ class Passes:
         for layer in range(last):
             self._keys(layer, rows)
             for module in (2 * layer, 2 * layer + 1):
-                to = self._outputs[module % len(self._outputs)]
-                normed = self._normed
-                self._module(module, rows, normed, to, tail=False)
-                outputs[module] = _Output(to, compact=False)
-                self._land(module, rows, outputs, normed, tail=False)
+                outputs[module] = self._body_output(module, rows)
+                self._module(module, rows, self._normed, outputs[module].values, tail=False)
+                if outputs[module].summed:
+                    self._sum(outputs[module], rows)
+                self._land(module, rows, outputs, self._normed, tail=False)
         self._keys(last, rows)
 
     def last_row(self) -> None:
-        """The last real row of the body through the rest; its logits into `logits`."""
+        """The last real row of the body through the rest: `logits`, and `best` by device.py's greedy."""
         lanes, dim = self._layout.lanes, self._spec.dim
         normed = self._streams.new_empty((lanes, 1, dim), dtype=self._type)
         self.logits.copy_(self._end(1, normed, tail=True)[0])
+        vocab = self._spec.vocab_size
+        self._device.greedy[(len(self.best),)](
+            self.logits, self.best, self.inputs[LEGAL:], vocab, block=GREEDY_BLOCK, num_warps=4
+        )
 
     def all_rows(self, rows: int) -> torch.Tensor:
         """The same of all rows: their logits [rows, V]."""
@@ -149,15 +166,28 @@ class Passes:
 
     def _end(self, rows: int, normed: torch.Tensor, *, tail: bool) -> torch.Tensor:
         layers = self._spec.n_layers
-        outputs = {m: _Output(self._outputs[m % len(self._outputs)], False) for m in range(2 * layers - 2)}
+        outputs = {m: self._body_output(m, 1) for m in range(2 * layers - 2)}  # one row sums for itself
         for module in (2 * layers - 2, 2 * layers - 1):
             to = torch.empty_like(normed)
             self._module(module, rows, normed, to, tail=tail)
-            outputs[module] = _Output(to, compact=True)
+            outputs[module] = _Output(to, self._totals[0], compact=True, summed=False)
             self._land(module, rows, outputs, normed, tail=tail)
         return self._vocabulary(normed, rows, tail=tail)
 
     # ── parts ──
+
+    def _body_output(self, module: int, rows: int) -> _Output:
+        """Where a module of the body puts out. For few rows a sum of its own would cost a launch too much."""
+        slot = module % len(self._outputs)
+        summed = rows > FEW_ROWS and module in self._summed
+        return _Output(self._outputs[slot], self._totals[slot], compact=False, summed=summed)
+
+    def _sum(self, output: _Output, rows: int) -> None:
+        dim = self._spec.dim
+        block = min(1024, _power(dim))
+        self._device.sum_lanes[(rows, -(-dim // block))](
+            output.values, output.total, self._rows, dim, lanes=self._layout.lanes, block=block, num_warps=4
+        )
 
     def _keys(self, layer: int, rows: int) -> None:
         """q, k and v of all rows; k and v reach the cache."""
@@ -172,12 +202,12 @@ class Passes:
             self._queries,
             self._scale,
             spec.norm_eps,
-            layer=layer,
-            lane_heads=layout.kv_heads,
-            heads=spec.n_kv_heads,
-            rep=self._rep,
-            h=spec.head_dim,
-            rows=self._rows,
+            layer,
+            layout.kv_heads,
+            spec.n_kv_heads,
+            self._rep,
+            spec.head_dim,
+            self._rows,
             vectors=_power(self._rep + 2),
             block=_power(spec.head_dim),
             has_bias=spec.qkv_bias,
@@ -198,7 +228,7 @@ class Passes:
             self._product(normed, phase, self._both, rows)
             block = min(1024, _power(self._layout.ffn))
             self._device.gate[(rows, -(-self._layout.ffn // block), self._layout.lanes)](
-                self._both, self._hidden, rows=self._rows, size=self._layout.ffn, block=block, num_warps=4
+                self._both, self._hidden, self._rows, self._layout.ffn, block=block, num_warps=4
             )
         self._product(self._hidden, phase + 1, to, rows)
 
@@ -207,43 +237,42 @@ class Passes:
         h, heads, rep = spec.head_dim, spec.n_kv_heads, self._rep
         splits, block_m = self._splits(count), self._block_m(count)
         low = max(16, 1 << (h.bit_length() - 1))
-        shape = {"lane_heads": layout.kv_heads, "heads": heads, "rep": rep, "h": h}
+        shape = (layout.kv_heads, heads, rep, h, self._rows, count)
         self._device.attend[(-(-count * rep // block_m), heads, splits)](
             self.inputs,
             self._queries,
             self._mixed,
             self._partial,
             self._sums,
-            layer=layer,
+            layer,
+            *shape,
+            spec.windows[layer] or FULL,
+            splits,
+            int(tail),
             low=low,
             high=_power(max(h - low, 16)) if h > low else 0,
-            rows=self._rows,
-            out_rows=self._rows,
-            count=count,
-            window=spec.windows[layer],
             block_m=block_m,
             block_n=64 if h <= 128 else 32,
-            splits=splits,
-            tail=tail,
+            whole=splits == 1,
             num_warps=8 if block_m >= 128 or h > 128 else 4,
             num_stages=3 if h <= 128 else 2,
-            **shape,
         )
         if splits > 1:
             self._device.merge_splits[(count * rep, heads)](
                 self._partial,
                 self._sums,
                 self._mixed,
+                *shape,
+                splits,
+                most=MAX_SPLITS,
                 block=_power(h),
-                out_rows=self._rows,
-                count=count,
-                splits=splits,
                 num_warps=1,
-                **shape,
             )
 
     def _block_m(self, count: int) -> int:
-        return max(16, min(128 if self._spec.head_dim <= 128 else 64, _power(count * self._rep)))
+        if count * self._rep <= 16:
+            return 16
+        return 128 if count * self._rep >= 512 and self._spec.head_dim <= 128 else 64
 
     def _splits(self, count: int) -> int:
         """Parts of the keys: as many as fill the card twice."""
@@ -256,31 +285,31 @@ class Passes:
         step, lanes, dim = self._steps[module], self._layout.lanes, self._spec.dim
         output = outputs[module]
         late = outputs[int(step["late"])] if step["late"] >= 0 else output
-        together = lanes if rows >= self._tiles else 1
+        late_sums = bool(step["late"] >= 0 and step["late_others"] != 0)
         head = module == 2 * self._spec.n_layers - 1
-        self._device.land[(rows, lanes // together)](
+        self._device.land[(rows, lanes)](
             self.inputs,
             self._streams,
             output.values,
             late.values,
+            late.total,
             normed,
             float(step["own"]),
             float(step["others"]),
             float(step["late_own"]),
             float(step["late_others"]),
             self._head_eps if head else self._spec.norm_eps,
+            self._rows,
+            output.values.shape[1],
+            late.values.shape[1],
+            int(late.compact),
+            int(tail),
+            dim,
             lanes=lanes,
-            rows=self._rows,
-            output_rows=output.values.shape[1],
-            late_rows=late.values.shape[1],
-            dim=dim,
             block=_power(dim),
-            together=together,
             sums=bool(step["others"] != 0),
             has_late=bool(step["late"] >= 0),
-            late_sums=bool(step["late"] >= 0 and step["late_others"] != 0),
-            late_compact=late.compact,
-            tail=tail,
+            has_total=late_sums and late.summed,
             num_warps=self._warps(),
         )
 
@@ -321,11 +350,11 @@ class Passes:
             x,
             self._weights[phase],
             out,
-            x_rows=x.shape[1],
-            out_rows=out.shape[1],
-            count=rows,
-            size=size,
-            columns=columns,
+            x.shape[1],
+            out.shape[1],
+            rows,
+            size,
+            columns,
             gated=gated,
             block_n=block_n,
             block_t=max(16, _power(rows)),

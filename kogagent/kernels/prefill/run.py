@@ -7,7 +7,8 @@ captured or freed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -15,11 +16,11 @@ import numpy.typing as npt
 import torch
 
 from kogagent.kernels.pack import Layout
-from kogagent.kernels.prefill.passes import Passes
+from kogagent.kernels.prefill.passes import META, Passes
 
 Wanted: TypeAlias = Literal["none", "last", "all"]
 """Which rows' logits: see `Prefill.run`."""
-BUCKETS = (16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
+BUCKETS = (16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048)
 """Rows of a chunk. One is filled up to the next of these; a longer run is cut into chunks of the last."""
 
 
@@ -82,24 +83,53 @@ class Prefill:
         What "last" gives is overwritten by the next call.
         """
         out = []
-        done = 0
-        while done < len(ids):
-            part = ids[done : done + self._buckets[-1]]
-            self._body(cache, position + done, part)
-            done += len(part)
+        for start, part in self._chunks(ids):
+            self._body(cache, position + start, part, 0)
             if logits == "all":
                 out.append(self._passes.all_rows(len(part)))
-            elif logits == "last" and done == len(ids):
-                if self._tail is None:
-                    self._passes.last_row()
-                else:
-                    self._tail.replay()
-                return self._passes.logits
+        if logits == "last":
+            self._last()
+            return self._passes.logits
         return torch.cat(out) if out else None
 
-    def _body(self, cache: torch.Tensor, position: int, ids: Sequence[int]) -> None:
-        head = [cache.data_ptr(), cache.shape[3], position, len(ids)]
-        values = torch.tensor([*head, *ids], dtype=torch.int64)
+    @torch.inference_mode()
+    def greedy(
+        self, cache: torch.Tensor, position: int, ids: Sequence[int], legal: int
+    ) -> tuple[int, float] | None:
+        """Append ids; the id below `legal` with the largest logit, the lowest of equals, and its logprob.
+
+        None where logits are NaN or infinite. The logits stay for `logits`.
+        """
+        for start, part in self._chunks(ids):
+            self._body(cache, position + start, part, legal)
+        self._last()
+        best, low, high, log2 = self._passes.best.cpu().numpy().astype(np.float64).T
+        top = int(best.argmax())  # the first of equals; NaN wins
+        if not math.isfinite(best[top]):
+            return None
+        most = log2.max()
+        log_sum = (most + math.log2(np.exp2(log2 - most).sum())) * math.log(2)
+        return int(low[top]) + (int(high[top]) << 16), float(best[top] - log_sum)
+
+    @property
+    def logits(self) -> torch.Tensor:
+        """Logits [V] of the last row of the last call that wanted them."""
+        return self._passes.logits
+
+    def _chunks(self, ids: Sequence[int]) -> Iterator[tuple[int, Sequence[int]]]:
+        most = self._buckets[-1]
+        return ((start, ids[start : start + most]) for start in range(0, len(ids), most))
+
+    def _last(self) -> None:
+        if self._tail is None:
+            self._passes.last_row()
+        else:
+            self._tail.replay()
+
+    def _body(self, cache: torch.Tensor, position: int, ids: Sequence[int], legal: int) -> None:
+        values = torch.zeros(META + len(ids), dtype=torch.int64)
+        values[:5] = torch.tensor([cache.data_ptr(), cache.shape[3], position, len(ids), legal])
+        values[META:] = torch.tensor(ids)
         self._inputs[: len(values)].copy_(values)
         bucket = next(b for b in self._buckets if b >= len(ids))
         if bucket in self._graphs:
