@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from kogagent.cli import serve
+from kogagent.cli import roofline, serve
 from kogagent.cli.options import Device, Dtype, Model
 
 app = typer.Typer(
@@ -118,6 +118,7 @@ def doctor(json: Json = False) -> None:
 
 
 serve.register(app)
+roofline.register(app)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -48,26 +48,47 @@ def load_checkpoint(path: str | Path) -> Checkpoint:
     GGUF tensors come as float16, F32 as float32, BF16 as bfloat16. Raises ConfigError naming the file, key or
     tensor at fault; MissingExtraError for a GGUF file without the package `gguf`.
     """
-    path = Path(path)
-    if not path.exists():
-        raise ConfigError(f"{path}: no such file or directory")
-    if path.is_dir() and not (path / "config.json").is_file():
-        files = sorted(path.glob("*.gguf"))
-        if len(files) != 1:
-            raise ConfigError(f"{path}: has no config.json and {len(files)} .gguf files; name one model")
-        path = files[0]
+    path = _model_file(Path(path))
     if path.is_dir():
-        layout = config_layout(
-            _read_json(path / "config.json"), _optional_json(path / "generation_config.json")
-        )
-        return _load(path, layout, _safetensors(path))
-    if path.suffix != ".gguf":
-        raise ConfigError(f"{path}: neither a directory nor a .gguf file")
+        return _load(path, _directory_layout(path), _safetensors(path))
     from kogagent.engine.formats import gguf_file
 
     file = gguf_file.open_gguf(path)
     stored = {name: Stored(t.shape, t.read) for name, t in file.tensors.items()}
     return _load(path, file.layout, stored)
+
+
+def read_spec(path: str | Path) -> ModelSpec:
+    """The shape alone of a checkpoint as load_checkpoint takes it, or of its config.json. The same errors."""
+    path = Path(path)
+    if path.name == "config.json" and path.is_file():
+        return _directory_layout(path.parent).spec
+    path = _model_file(path)
+    if path.is_dir():
+        return _directory_layout(path).spec
+    from kogagent.engine.formats import gguf_file
+
+    return gguf_file.open_gguf(path).layout.spec
+
+
+def _model_file(path: Path) -> Path:
+    """The directory with config.json, or the .gguf file, that a path stands for."""
+    if not path.exists():
+        raise ConfigError(f"{path}: no such file or directory")
+    if path.is_dir():
+        if (path / "config.json").is_file():
+            return path
+        files = sorted(path.glob("*.gguf"))
+        if len(files) != 1:
+            raise ConfigError(f"{path}: has no config.json and {len(files)} .gguf files; name one model")
+        return files[0]
+    if path.suffix != ".gguf":
+        raise ConfigError(f"{path}: neither a directory nor a .gguf file")
+    return path
+
+
+def _directory_layout(path: Path) -> Layout:
+    return config_layout(_read_json(path / "config.json"), _optional_json(path / "generation_config.json"))
 
 
 def save_checkpoint(
