@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import exchange
 from kogagent.engine.backends.cuda import kernel_steps
 from kogagent.errors import ConfigError, DeviceError, InputError
 from kogagent.kernels import build as builder
@@ -64,6 +65,14 @@ def test_every_kernel_compiles_within_its_registers_and_stack(
         assert resources.shared <= 256, f"{name}: {resources}"
         if capability >= 90:  # there all warps share registers evenly, and some variables spill
             assert resources.stack <= STACK, f"{name}: {resources}"
+
+
+def test_the_exchange_probe_compiles_and_its_struct_is_the_benchmarks(tmp_path: Path) -> None:
+    for capability in (80, 90, 100):
+        (resources,) = exchange.compiled(capability, tmp_path).resources().values()
+        assert resources.stack == 0 and resources.registers <= 64
+    with pytest.raises(DeviceError, match="the host writes this struct too"):
+        build("exchange_probe.cu", 90, ("PROBE_BYTES=8",), cache=tmp_path)
 
 
 def test_a_field_that_moves_on_one_side_alone_does_not_build(

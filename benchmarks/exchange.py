@@ -1,0 +1,235 @@
+"""What exchanges cost: tagged words among the blocks of a card and between cards, beside NCCL.
+
+    python -m benchmarks.exchange              # one card, and all pairs of participants and payload
+    python -m benchmarks.exchange --devices 2  # between cards too
+
+One exchange: every block publishes its slice of a vector and reads the whole. A word is 8 bytes and carries
+2 FP16 values; a push is an exchange of one block on each card. Microseconds, the median of --repeats launches
+of 2,000 exchanges.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.common import Figure, Record, append, make_record, show
+from kogagent.kernels.build import Build, build
+
+ROUNDS, WARM = 2000, 200
+STREAM_UNITS = 1 << 19  # 8 MiB a block, more than any cache
+
+
+class Probe(ctypes.Structure):
+    """csrc/exchange_probe.cu's struct of the same name."""
+
+    _fields_ = (
+        ("copies", ctypes.c_uint64 * 8),
+        ("stream", ctypes.c_uint64),
+        ("stream_units", ctypes.c_uint64),
+        ("dead", ctypes.c_uint64),
+        ("out", ctypes.c_uint64),
+        ("deadline_ns", ctypes.c_uint64),
+        *((name, ctypes.c_int) for name in ("devices", "rank", "blocks", "words", "rounds", "warm")),
+        ("tag_base", ctypes.c_uint32),
+        ("pad", ctypes.c_int),
+    )
+
+
+def compiled(capability: int, cache: Path | None = None) -> Build:
+    """The kernel for a compute capability, its struct's size proved to be ours."""
+    return build("exchange_probe.cu", capability, (f"PROBE_BYTES={ctypes.sizeof(Probe)}",), cache)
+
+
+class Cards:
+    """The kernel and its buffers on the first n devices, each able to store into the others' memory."""
+
+    def __init__(self, devices: int, words: int, load: bool) -> None:
+        import cupy
+
+        self.cupy = cupy
+        self.devices, self.load, self.tag = devices, load, 1
+        self.at: list[dict[str, Any]] = []
+        for d in range(devices):
+            with cupy.cuda.Device(d) as device:
+                for other in range(devices):
+                    if other != d and not cupy.cuda.runtime.deviceCanAccessPeer(d, other):
+                        raise SystemExit(f"device {d} cannot store into device {other}'s memory")
+                    if other != d:
+                        cupy.cuda.runtime.deviceEnablePeerAccess(other)
+                blocks = device.attributes["MultiProcessorCount"]
+                module = cupy.RawModule(path=str(compiled(int(device.compute_capability)).path))
+                self.at.append(
+                    {
+                        "blocks": blocks,
+                        "kernel": module.get_function("exchange_probe"),
+                        "probe": module.get_global("a"),
+                        "stream": cupy.cuda.Stream(non_blocking=True),
+                        "words": cupy.zeros((2, words), cupy.uint64),
+                        "dead": cupy.zeros(1, cupy.uint32),
+                        "out": cupy.zeros(4, cupy.uint64),
+                        "data": cupy.zeros(blocks * STREAM_UNITS * 2, cupy.uint64) if load else None,
+                    }
+                )
+                device.synchronize()
+
+    def run(self, blocks: int, words: int, rounds: int = ROUNDS, load: bool = False) -> tuple[float, float]:
+        """Microseconds of one exchange, and the bytes a second streamed beside it on the first card."""
+        cupy = self.cupy
+        for d, at in enumerate(self.at):  # all is on the devices before the first kernel spins
+            with cupy.cuda.Device(d):
+                at["out"].fill(0)
+                at["dead"].fill(0)
+                probe = Probe(
+                    stream=at["data"].data.ptr if load else 0,
+                    stream_units=STREAM_UNITS,
+                    dead=at["dead"].data.ptr,
+                    out=at["out"].data.ptr,
+                    deadline_ns=2_000_000_000,
+                    devices=self.devices,
+                    rank=d,
+                    blocks=blocks,
+                    words=words,
+                    rounds=rounds,
+                    warm=min(WARM, rounds // 2),
+                    tag_base=self.tag,
+                )
+                for other, theirs in enumerate(self.at):
+                    probe.copies[other] = theirs["words"].data.ptr
+                cupy.cuda.runtime.memcpy(at["probe"].ptr, ctypes.addressof(probe), ctypes.sizeof(Probe), 1)
+                cupy.cuda.Device(d).synchronize()
+        self.tag += rounds
+        for d, at in enumerate(self.at):
+            with cupy.cuda.Device(d), at["stream"]:
+                at["kernel"]((blocks,), (512,), ())
+        outs = []
+        for d, at in enumerate(self.at):
+            with cupy.cuda.Device(d):
+                at["stream"].synchronize()
+                outs.append(cupy.asnumpy(at["out"]))
+                if int(at["dead"][0]):
+                    raise SystemExit(f"device {d}: an exchange of {blocks} blocks, {words} words never ended")
+        if any(int(out[2]) for out in outs):
+            raise SystemExit(f"wrong words: {[int(out[2]) for out in outs]}")
+        ns = max(int(out[0]) for out in outs)
+        us = ns / (rounds - min(WARM, rounds // 2)) / 1e3
+        return us, int(outs[0][1]) / (us * rounds * 1e-6)
+
+
+def nccl(devices: int, halves: int) -> dict[str, float]:
+    """Microseconds of NCCL's all-gather and all-reduce of FP16 values, in a stream and in a CUDA graph."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(devices)]
+    done = subprocess.run(
+        [*command, "-m", "benchmarks.exchange", "--nccl-worker", str(halves)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+    if done.returncode or not lines:
+        print(f"NCCL did not run: {done.stderr[-500:]}", flush=True)
+        return {}
+    return dict(json.loads(lines[-1]))
+
+
+def _nccl_worker(halves: int) -> None:
+    import os
+
+    import torch
+    import torch.distributed
+
+    dist: Any = torch.distributed
+    events: Any = torch.cuda.Event
+    rank = int(os.environ["LOCAL_RANK"])
+    torch.cuda.set_device(rank)
+    dist.init_process_group("nccl")
+    size = dist.get_world_size()
+    synchronize: Any = torch.cuda.synchronize
+    whole = torch.zeros(halves, dtype=torch.float16, device="cuda")
+    part = torch.zeros(halves // size, dtype=torch.float16, device="cuda")
+    out = {}
+    for name, call in (
+        ("nccl all-gather", lambda: dist.all_gather_into_tensor(whole, part)),
+        ("nccl all-reduce", lambda: dist.all_reduce(whole)),
+    ):
+        for _ in range(20):
+            call()
+        synchronize()
+        graph: Any = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            for _ in range(50):
+                call()
+        for label, again, calls in ((name, call, 1), (f"{name} in a graph", graph.replay, 50)):
+            times = []
+            for _ in range(7):
+                dist.barrier()
+                synchronize()
+                begin, end = events(enable_timing=True), events(enable_timing=True)
+                begin.record()
+                for _ in range(200 // calls):
+                    again()
+                end.record()
+                synchronize()
+                times.append(begin.elapsed_time(end) * 1e3 / 200)
+            out[label] = sorted(times)[3]
+    if rank == 0:
+        print(json.dumps(out), flush=True)
+    dist.destroy_process_group()
+
+
+def measure(devices: int, repeats: int) -> list[Record]:
+    """All cases; those of two and more devices only for devices > 1."""
+    records = []
+    kinds = {1: (2, 16, 33, 66, 132)} | ({devices: (1, 16, 132)} if devices > 1 else {})
+    for n, groups in kinds.items():
+        cards = Cards(n, 6144, load=True)
+        most = min(at["blocks"] for at in cards.at)
+        for halves in (264, 3072, 6144) if n == 1 else (4, 3072, 6144):
+            peers = nccl(n, halves) if n > 1 and halves > 4 else {}
+            for blocks in (b for b in groups if b <= most):
+                words = max(halves // 2, 2)
+                for load in (False, True):
+                    runs = [cards.run(blocks, words, load=load) for _ in range(repeats + 1)][1:]
+                    rate = sorted(run[1] for run in runs)[len(runs) // 2]
+                    records.append(
+                        make_record(
+                            "exchange",
+                            f"{n}x{blocks} blocks/{halves} halves/{'loaded' if load else 'idle'}",
+                            "cuda",
+                            "us",
+                            Figure(tuple(run[0] for run in runs)),
+                            peers=peers,
+                            note=f"{rate / 1e12:.2f} TB/s streamed beside it" if load else "",
+                            device="cuda",
+                        )
+                    )
+    return records
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--devices", type=int, default=1)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--dry", action="store_true", help="print the figures without recording them")
+    parser.add_argument("--nccl-worker", type=int, default=0, help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.nccl_worker:
+        _nccl_worker(options.nccl_worker)
+        return
+    records = measure(options.devices, options.repeats)
+    show(records)
+    if not options.dry:
+        append(records)
+
+
+if __name__ == "__main__":
+    main()
