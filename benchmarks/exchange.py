@@ -15,7 +15,7 @@ import ctypes
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -155,10 +155,11 @@ def _nccl_worker(halves: int) -> None:
     whole = torch.zeros(halves, dtype=torch.float16, device="cuda")
     part = torch.zeros(halves // size, dtype=torch.float16, device="cuda")
     out = {}
-    for name, call in (
-        ("nccl all-gather", lambda: dist.all_gather_into_tensor(whole, part)),
-        ("nccl all-reduce", lambda: dist.all_reduce(whole)),
-    ):
+    operations: dict[str, Callable[[], Any]] = {
+        "nccl all-gather": lambda: dist.all_gather_into_tensor(whole, part),
+        "nccl all-reduce": lambda: dist.all_reduce(whole),
+    }
+    for name, call in operations.items():
         for _ in range(20):
             call()
         synchronize()
