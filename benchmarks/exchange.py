@@ -194,8 +194,9 @@ def measure(devices: int, repeats: int) -> list[Record]:
         most = min(at["blocks"] for at in cards.at)
         for halves in (264, 3072, 6144) if n == 1 else (4, 3072, 6144):
             peers = nccl(n, halves) if n > 1 and halves > 4 else {}
-            for blocks in (b for b in groups if b <= most):
-                words = max(halves // 2, 2)
+            words = halves // 2
+            # every block has a word to publish: one that had none could be overtaken while it reads
+            for blocks in (b for b in groups if b <= most and n * b <= words):
                 for load in (False, True):
                     runs = [cards.run(blocks, words, load=load) for _ in range(repeats + 1)][1:]
                     rate = sorted(run[1] for run in runs)[len(runs) // 2]
