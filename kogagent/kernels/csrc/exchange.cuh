@@ -1,6 +1,7 @@
 // Exchange between blocks by tagged words: value in the low 32 bits, epoch in the high 32, one 8-byte store.
 // A reader polls the data itself; there is no flag, no counter and no fence. Every wait has a deadline.
 #pragma once
+#include "params.cuh"
 #include "ptx.cuh"
 
 extern "C" {

@@ -1,11 +1,6 @@
 // Structs shared with the host, written again in kernels/params.py and proved equal by static_assert.
 #pragma once
-
-typedef unsigned char u8;
-typedef unsigned int u32;
-typedef unsigned long long u64;
-
-#define INFINITY __int_as_float(0x7f800000)
+#include "types.cuh"
 
 // One module of the model (2n: attention of layer n, 2n+1: its MLP) and what lands once it has run:
 //   X += own * o + others * sum_{j != lane} o_j  (this module)

@@ -1,6 +1,6 @@
 // Every inline PTX of the kernel, named by effect.
 #pragma once
-#include "params.cuh"
+#include "types.cuh"
 
 __device__ __forceinline__ u32 smem_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
 
