@@ -95,6 +95,53 @@ def run(
     )
 
 
+@app.command("eval")
+def evaluate(
+    model: Model,
+    cases: Annotated[str, typer.Argument(help="A file of JSON lines, or module:cases.")],
+    score: Annotated[
+        list[str] | None,
+        typer.Option(help="exact, contains, matches, number, calls, no_failures, or module:function."),
+    ] = None,
+    tools: Annotated[
+        list[str] | None, typer.Option(help="module:function, module:object or module; may be repeated.")
+    ] = None,
+    system: Annotated[str, typer.Option(help="The system message.")] = "",
+    plan_tokens: Annotated[int, typer.Option(help="Budget of the plan before each call; 0 for none.")] = 0,
+    max_turns: Annotated[int, typer.Option(help="Model turns at most.")] = 16,
+    seeds: Annotated[int, typer.Option(help="Runs of each case, each with a seed of its own.", min=1)] = 1,
+    parallel: Annotated[int, typer.Option(help="Runs at once.", min=1)] = 1,
+    at_least: Annotated[float, typer.Option(help="Exit with 1 when a mean is below.", min=0, max=1)] = 0.0,
+    output: Annotated[Path | None, typer.Option(help="Write every trial there, as JSON.")] = None,
+    device: Device = "auto",
+    dtype: Dtype = "auto",
+    temperature: Temperature = 0.0,
+    max_tokens: MaxTokens = 512,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON in place of a table.")] = False,
+) -> None:
+    """Run cases, score what comes of them, print a table."""
+    from kogagent.cli import evaluation
+
+    raise typer.Exit(
+        evaluation.run(
+            model,
+            cases,
+            score or [],
+            tools or [],
+            agent={"instructions": system, "plan": plan_tokens},
+            limits={"max_turns": max_turns, "turn_tokens": max_tokens},
+            temperature=temperature,
+            seeds=seeds,
+            parallel=parallel,
+            at_least=at_least,
+            output=output,
+            device=device,
+            dtype=dtype,
+            json=json,
+        )
+    )
+
+
 @app.command()
 def report(
     file: Annotated[

@@ -27,28 +27,46 @@ def load_tools(names: Sequence[str]) -> list[Any]:
     return [one for name in names for one in _load(name)]
 
 
+def load_object(name: str, option: str) -> Any:
+    """What `module:path` names; option is what messages call it. Raises InputError naming what was not
+    found."""
+    module_name, _, path = name.partition(":")
+    if not module_name or not path:
+        raise InputError(f"{option} {name!r}: write module:name, for example my_module:thing")
+    return _attribute(_module(name, module_name, option), path, name, option)
+
+
 def _load(name: str) -> list[Any]:
     from kogagent.tools.tool import Tool
 
     module_name, _, path = name.partition(":")
     if not module_name:
         raise InputError(f"--tools {name!r}: write module:function, for example my_tools:weather")
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
-    try:
-        thing: Any = importlib.import_module(module_name)
-    except Exception as error:  # a user's module may fail in any way; which one, and how, is what they need
-        raise InputError(
-            f"--tools {name!r}: importing {module_name!r} failed: {type(error).__name__}: {error}"
-        ) from error
+    module = _module(name, module_name, "--tools")
     if not path:
-        found = [value for value in vars(thing).values() if isinstance(value, Tool)]
+        found = [value for value in vars(module).values() if isinstance(value, Tool)]
         if not found:
             raise InputError(f"--tools {name!r}: the module has no @tool. Name a function: {name}:function")
         return found
+    thing = _attribute(module, path, name, "--tools")
+    return list(thing) if isinstance(thing, list | tuple) else [thing]
+
+
+def _module(name: str, module: str, option: str) -> Any:
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        return importlib.import_module(module)
+    except Exception as error:  # a user's module may fail in any way; which one, and how, is what they need
+        raise InputError(
+            f"{option} {name!r}: importing {module!r} failed: {type(error).__name__}: {error}"
+        ) from error
+
+
+def _attribute(thing: Any, path: str, name: str, option: str) -> Any:
     for part in path.split("."):
         if not hasattr(thing, part):
             public = ", ".join(key for key in vars(thing) if not key.startswith("_")) or "nothing"
-            raise InputError(f"--tools {name!r}: there is no {part!r}; there is {public}")
+            raise InputError(f"{option} {name!r}: there is no {part!r}; there is {public}")
         thing = getattr(thing, part)
-    return list(thing) if isinstance(thing, list | tuple) else [thing]
+    return thing

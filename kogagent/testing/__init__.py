@@ -1,4 +1,4 @@
-"""For tests of agents, models and backends: doubles and conformance suites. Public."""
+"""For tests of agents, models and backends: doubles, evaluations, conformance suites. Public."""
 
 from __future__ import annotations
 
@@ -7,19 +7,29 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from kogagent.testing.backends import check_backend
     from kogagent.testing.conformance import check_model
+    from kogagent.testing.evals import Evaluation, Trial, cases_from_lines, evaluate
     from kogagent.testing.models import FunctionModel, MeasuredModel, ScriptedModel, ScriptedTurn, call
     from kogagent.testing.replay import RecordingModel, ReplayModel
+    from kogagent.testing.scorers import Case, Scorer
+    from kogagent.testing.tiny import write_tiny_model
 
 __all__ = [
+    "Case",
+    "Evaluation",
     "FunctionModel",
     "MeasuredModel",
     "RecordingModel",
     "ReplayModel",
+    "Scorer",
     "ScriptedModel",
     "ScriptedTurn",
+    "Trial",
     "call",
+    "cases_from_lines",
     "check_backend",
     "check_model",
+    "evaluate",
+    "write_tiny_model",
 ]
 
 _HOMES = {
@@ -27,6 +37,13 @@ _HOMES = {
     "check_model": "conformance",
     "RecordingModel": "replay",
     "ReplayModel": "replay",
+    "Case": "scorers",
+    "Scorer": "scorers",
+    "Evaluation": "evals",
+    "Trial": "evals",
+    "cases_from_lines": "evals",
+    "evaluate": "evals",
+    "write_tiny_model": "tiny",
 }
 
 
