@@ -40,11 +40,14 @@ PHASES = {
     "gate and up": 7,
     "down": 8,
     "head": 9,
+    "  late landings waited for": 20,
     "  ring, inside the five above": 13,
     "  sums published, inside the five above": 18,
     "  words waited for, of streams, hidden and merged": 16,
 }
 
+BLOCKED = 21
+"""Slot that counts late landings, outputs of other lanes, which were not there when they were wanted."""
 
 REPEATS = 5
 
@@ -95,6 +98,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         f"{spec.name}, context {options.context}, us a token: {np.median(tokens):.1f} in all; "
         "least, mean, most over the blocks"
     )
+    blocked = kernel.profile()[:, BLOCKED]
+    print(f"late landings not there when wanted: {blocked.sum()} in {options.tokens} tokens of all blocks")
     for name, slot in PHASES.items():
         column = times[:, :, slot]
         print(f"{name:32s} {column.min():8.1f} {column.mean():8.1f} {column.max():8.1f}")

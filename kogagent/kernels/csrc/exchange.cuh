@@ -16,8 +16,13 @@ __shared__ long long timed[PROFILE_SLOTS];  // cycles of thread 0
         __VA_ARGS__;                                          \
         if (threadIdx.x == 0) timed[i] += clock64() - before_; \
     } while (0)
+#define COUNTED(i, condition)                             \
+    do {                                                  \
+        if (threadIdx.x == 0) timed[i] += (condition);    \
+    } while (0)
 #else
 #define TIMED(i, ...) __VA_ARGS__
+#define COUNTED(i, condition)
 #endif
 
 __shared__ int gone;  // a deadline was missed, here or in another block

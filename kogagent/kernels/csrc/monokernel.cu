@@ -286,8 +286,9 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
             const float* landing = late + (landed & 1) * W * p.max_dim_rows;
             if (lands) {
                 u32 spins = 0;
-                while (!barrier_try(misc.late_full + (landed & 1), (landed >> 1) & 1))
-                    if (give_up(spins)) break;
+                bool there = barrier_try(misc.late_full + (landed & 1), (landed >> 1) & 1);
+                COUNTED(21, !there);
+                TIMED(20, while (!there && !give_up(spins)) there = barrier_try(misc.late_full + (landed & 1), (landed >> 1) & 1));
             }
             multiply_kind<W>(cursor, kind, units, x, red, [&](auto cut, int u0, int n, const float* partial) {
                 constexpr int K = decltype(cut)::kind;
