@@ -230,6 +230,14 @@ __device__ __forceinline__ void attend_pair(Partial& a, const AttentionScratch& 
     }
 }
 
+constexpr int MERGED = 4;  // splits that one thread merges
+constexpr int MERGING = Model::splits > MERGED ? Model::splits / MERGED : 1;  // threads that share the merge of 4 values
+// Cell of 4 values of one split: what the threads of a warp load at once lies together.
+__device__ __forceinline__ int split_cell(int row, int quad, int split) {
+    constexpr int quads = Model::heads * (H / 4);
+    return row * quads * Model::splits + ((split & (MERGED - 1)) * quads + quad) * MERGING + split / MERGED;
+}
+
 // Joins what the warps hold of `heads` heads from q_head and publishes it; weight zero where a split has no keys.
 __device__ __forceinline__ void publish_split(const Place& me, const AttentionScratch& s, int w, int q_head, int heads, int split, u32 tag) {
     const int row = me.lane * p.width + w;
@@ -249,7 +257,7 @@ __device__ __forceinline__ void publish_split(const Place& me, const AttentionSc
             y += a.y * scale;
         }
         const float k = sum > 0 ? __fdividef(1.0f, sum) : 0.0f;
-        u64* cell = (u64*)p.pbuf + (((row * p.heads + head) * (H / 4) + pair / 2) * p.splits + split) * 2;
+        u64* cell = (u64*)p.pbuf + split_cell(row, head * (H / 4) + pair / 2, split) * 2;
         store_word(cell + (pair & 1), tagged(pack_halves(x * k, y * k), tag));
         if (pair == 0) store_word((u64*)p.sbuf + (row * p.heads + head) * p.splits + split, tagged(__float_as_uint(top + __log2f(sum)), tag));
     }
@@ -306,8 +314,6 @@ __device__ __forceinline__ void attend(const Place& me, char* scratch, Ring& rin
     }
 }
 
-constexpr int MERGED = 4;  // splits that one thread merges
-
 // One row's attention from its splits into x, as halves. Every block merges all of it, or a slice that it
 // publishes, for all to gather. A group of threads shares 4 values: each waits for some of their splits and the
 // splits' weights, all else happens in registers.
@@ -317,19 +323,20 @@ __device__ __forceinline__ void combine(const Place& me, char* x, int w, bool ne
     const int low = all ? 0 : me.rank * quads / p.group, high = all ? (needed ? quads : 0) : (me.rank + 1) * quads / p.group;
     const int row = me.lane * p.width + w;
     constexpr int group_log2 = Model::split_log2 > 2 ? Model::split_log2 - 2 : 0;
-    const int first = (threadIdx.x & ((1 << group_log2) - 1)) * MERGED;
+    static_assert(1 << group_log2 == MERGING, "threads that share 4 values");
+    const int first = (threadIdx.x & (MERGING - 1)) * MERGED;
 #pragma unroll 1
     for (int i = threadIdx.x; (i & ~31) < (high - low) << group_log2; i += THREADS) {
         const int quad = low + (i >> group_log2);
         const bool mine = quad < high;
-        const u64* from = (const u64*)p.pbuf + ((row * quads + quad) * p.splits + first) * 2;
+        const u64* from = (const u64*)p.pbuf + split_cell(row, quad, first) * 2;
         const u64* sums = (const u64*)p.sbuf + (row * p.heads + quad / h4) * p.splits + first;
         u64 v[3 * MERGED];  // values, then sums
         TIMED(17, poll(v, tag, [&](u64 (&to)[3 * MERGED]) {
 #pragma unroll
             for (int j = 0; j < MERGED; j++) {
                 to[2 * j] = to[2 * j + 1] = to[2 * MERGED + j] = (u64)tag << 32;
-                if (mine && j < p.splits) load_two_words(from + 2 * j, to[2 * j], to[2 * j + 1]);
+                if (mine && j < p.splits) load_two_words(from + 2 * j * quads * MERGING, to[2 * j], to[2 * j + 1]);
                 if (j % 2 && mine && j < p.splits) load_two_words(sums + j - 1, to[2 * MERGED + j - 1], to[2 * MERGED + j]);
             }
         }));

@@ -49,7 +49,7 @@ struct Params : Model {
     // exchange buffers, tagged words of 8 bytes
     u64 xbuf;        // [2][lanes][W][D/2]     stream, f16 pairs
     u64 qbuf;        // [lanes][W][R]          for each kv head its q, k, v, f32
-    u64 pbuf;        // [lanes][W][H*h/4][S][2]  attention of one split, f16 pairs
+    u64 pbuf;        // [lanes][W][min(S,4)][H*h/4][S/4][2]  attention of one split, f16 pairs
     u64 sbuf;        // [lanes][W][H][S]       its log2 of the sum of exponentials, f32
     u64 abuf;        // [lanes][W][H*h/2]      attention, f16 pairs
     u64 hbuf;        // [lanes][W][F/2]        hidden, f16 pairs
