@@ -7,6 +7,8 @@ import os
 import sqlite3
 import subprocess
 import sys
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -172,3 +174,144 @@ def test_a_file_of_something_else_is_refused_and_left_alone(tmp_path: Path) -> N
     db.close()
     with pytest.raises(InputError, match=r"version 99.*update"):
         SessionStore(newer)
+
+
+# ── the file ─────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_closed_store_says_so_in_words_of_this_package(path: Path) -> None:
+    store = SessionStore(path)
+    transcript = store.open("a")
+    transcript.append(UserMessage("x"))
+    store.close()
+    store.close()
+    uses: list[Callable[[], object]] = [
+        lambda: store.open("a"),
+        lambda: store.messages("a"),
+        store.sessions,
+        lambda: store.fork("a", "b"),
+        lambda: store.delete("a"),
+        lambda: transcript.append(UserMessage("y")),
+        lambda: transcript.rewind(0),
+    ]
+    for use in uses:
+        with pytest.raises(InputError, match=r"sessions\.sqlite is closed\. Open it again"):
+            use()
+
+
+async def test_a_run_on_a_closed_store_says_so(path: Path) -> None:
+    store = SessionStore(path)
+    transcript = store.open("a")
+    store.close()
+    with pytest.raises(InputError, match="is closed"):
+        await Agent(ScriptedModel("x")).run("go", history=transcript)
+
+
+async def test_the_event_loop_does_not_wait_for_a_busy_file(path: Path) -> None:
+    with SessionStore(path) as store:
+        transcript = store.open("a")
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")  # another program writes, for as long as it likes
+        running = asyncio.ensure_future(
+            Agent(ScriptedModel(call("ls"), "x"), [ls]).run("go", history=transcript)
+        )
+        for _ in range(200):
+            await asyncio.sleep(0)
+        assert not running.done(), "nothing is acted on before it is stored"
+        other.execute("COMMIT")
+        assert (await running).output == "x"
+        other.close()
+        assert store.messages("a") == tuple(transcript.messages)
+
+
+async def test_what_is_told_before_a_tool_runs_is_stored_before_it_runs(path: Path) -> None:
+    with SessionStore(path) as store:
+
+        @tool
+        async def look() -> int:
+            db = sqlite3.connect(path)
+            stored: int = db.execute("SELECT count(*) FROM messages").fetchone()[0]
+            db.close()
+            return stored
+
+        result = await Agent(ScriptedModel(call("look"), "x"), [look]).run("go", history=store.open("a"))
+    assert isinstance(result.messages[2], ToolMessage) and result.messages[2].result.text == "2"
+
+
+async def test_many_runs_share_a_store_and_one_that_fails_harms_no_other(path: Path) -> None:
+    with SessionStore(path) as store, SessionStore(path) as elsewhere:
+        transcripts = {name: store.open(name) for name in map(str, range(20))}
+
+        async def one(name: str) -> None:
+            agent = Agent(ScriptedModel(*[call("ls", path=str(n)) for n in range(5)], "done"), [ls])
+            await agent.run("go", history=transcripts[name])
+
+        elsewhere.open("7").append(UserMessage("in between"))
+        results = await asyncio.gather(*map(one, transcripts), return_exceptions=True)
+        failed = [name for name, result in zip(transcripts, results, strict=True) if result is not None]
+        assert failed == ["7"] and isinstance(results[7], InputError)
+        assert "continued or deleted elsewhere" in str(results[7])
+        for name, transcript in transcripts.items():
+            if name != "7":
+                assert store.messages(name) == tuple(transcript.messages) and len(transcript) == 12
+
+
+OLD = """
+CREATE TABLE sessions (
+    id TEXT PRIMARY KEY,
+    created TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
+    parent TEXT
+);
+CREATE TABLE messages (
+    session TEXT NOT NULL REFERENCES sessions (id) ON DELETE CASCADE,
+    at INTEGER NOT NULL,
+    message TEXT NOT NULL,
+    PRIMARY KEY (session, at)
+) WITHOUT ROWID;
+INSERT INTO sessions (id, created) VALUES ('ada', '2026-01-02T03:04:05.678Z');
+INSERT INTO messages VALUES ('ada', 0, '{"role": "user", "text": "hello"}');
+INSERT INTO messages VALUES ('ada', 1,
+    '{"role": "assistant", "text": "hi", "plan": "", "calls": []}');
+PRAGMA user_version = 1;
+"""
+
+
+def test_a_file_of_the_first_version_is_brought_up_to_date_and_loses_nothing(path: Path) -> None:
+    with sqlite3.connect(path) as db:
+        db.executescript(OLD)
+    db.close()
+    stores: list[SessionStore] = []
+    threads = [threading.Thread(target=lambda: stores.append(SessionStore(path))) for _ in range(4)]
+    for thread in threads:  # several at once: one of them brings it up to date
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(stores) == 4
+    for store in stores:
+        (info,) = store.sessions()
+        assert (info.id, info.messages, info.awaiting) == ("ada", 2, ())
+        assert info.created == info.updated == "2026-01-02T03:04:05.678Z"
+        assert store.messages("ada") == (UserMessage("hello"), AssistantMessage("hi"))
+    stores[0].open("ada").append(UserMessage("again"))
+    assert stores[1].sessions()[0].updated > "2026-01-03"
+    for store in stores:
+        store.close()
+
+
+async def test_readers_in_other_threads_never_wait_for_a_writer(path: Path) -> None:
+    with SessionStore(path) as store:
+        store.open("a").append(UserMessage("x"))
+        writer = sqlite3.connect(path, isolation_level=None)
+        writer.execute("BEGIN IMMEDIATE")
+        writer.execute("DELETE FROM messages")
+        found = await asyncio.gather(*(asyncio.to_thread(store.messages, "a") for _ in range(8)))
+        assert found == [(UserMessage("x"),)] * 8, "what was committed, not what is being written"
+        writer.execute("ROLLBACK")
+        writer.close()
+
+
+def test_a_store_in_memory_works_like_one_in_a_file() -> None:
+    with SessionStore(":memory:") as store:
+        agent = Agent(ScriptedModel(call("ls"), "x"), [ls])
+        result = agent.run_sync("go", history=store.open("a"))
+        assert store.messages("a") == result.messages
