@@ -1,4 +1,4 @@
-"""What Linux offers a process to confine itself: namespaces and Landlock. Knows system calls; no tools.
+"""What Linux offers a process to confine itself: namespaces, Landlock, seccomp. Knows system calls; no tools.
 
 Called in a child between fork and exec. Everything raises OSError where the kernel refuses or is too old:
 what was asked for and cannot be had must not be taken for granted.
@@ -7,12 +7,14 @@ what was asked for and cannot be had must not be taken for granted.
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
+import platform
 import struct
 from collections.abc import Sequence
 
 _NEW_USER, _NEW_PIDS, _NEW_NET = 0x10000000, 0x20000000, 0x40000000
-_SET_DEATH_SIGNAL, _SET_SUBREAPER, _NO_NEW_PRIVILEGES = 1, 36, 38
+_SET_DEATH_SIGNAL, _SET_SECCOMP, _SET_SUBREAPER, _NO_NEW_PRIVILEGES = 1, 22, 36, 38
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # the same on every architecture
 _READ = 1 << 0 | 1 << 2 | 1 << 3  # execute, read a file, read a folder
 _OF_FILES = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 14 | 1 << 15  # execute, write, read, truncate, ioctl
@@ -62,11 +64,12 @@ def new_namespaces(*, pids: bool, network: bool) -> None:
 
 def only_these_files(reading: Sequence[str], writing: Sequence[str | int], devices: Sequence[str]) -> None:
     """From now on this process reads and executes below `reading` alone, and does all below `writing` (paths
-    or descriptors of folders). Paths that are not there are left out."""
+    or descriptors of folders). Paths that are not there are left out. Where the kernel can, its signals and
+    abstract sockets too reach nothing but what it starts."""
     libc = _libc()
     version = _checked(libc.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), 1), "Landlock")
     everything = (1 << {1: 13, 2: 14, 3: 15, 4: 15}.get(version, 16)) - 1
-    attributes = struct.pack("=Q", everything)
+    attributes = struct.pack("=QQQ", everything, 0, 3) if version >= 6 else struct.pack("=Q", everything)
     ruleset = _checked(
         libc.syscall(_CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), 0), "Landlock"
     )
@@ -78,6 +81,36 @@ def only_these_files(reading: Sequence[str], writing: Sequence[str | int], devic
         _checked(libc.syscall(_RESTRICT_SELF, ruleset, 0), "Landlock")
     finally:
         os.close(ruleset)
+
+
+# Architecture: its number in a filter's data, and those of socket and io_uring_setup, which makes them too.
+_SYSTEM_CALLS = {"x86_64": (0xC000003E, 41, 425), "aarch64": (0xC00000B7, 198, 425)}
+_LOAD, _IF_EQUAL, _IF_AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
+_ALLOWED, _REFUSED = 0x7FFF0000, 0x00050000 | errno.EACCES
+
+
+def no_sockets() -> None:
+    """From now on this process and what it starts can open no socket, of whatever kind; pairs remain. A name
+    space hides the network, this also the sockets of other programs in the file system."""
+    machine = platform.machine()
+    if machine not in _SYSTEM_CALLS:
+        raise OSError(errno.ENOSYS, f"no filter is known for {machine}")
+    architecture, socket, ring = _SYSTEM_CALLS[machine]
+    steps = (
+        (_LOAD, 0, 0, 4),  # architecture: calls of another have other numbers
+        (_IF_EQUAL, 0, 5, architecture),
+        (_LOAD, 0, 0, 0),  # number of the call
+        (_IF_AT_LEAST, 3, 0, 0x40000000),  # x32's, which are the same calls by other numbers
+        (_IF_EQUAL, 2, 0, socket),
+        (_IF_EQUAL, 1, 0, ring),
+        (_RETURN, 0, 0, _ALLOWED),
+        (_RETURN, 0, 0, _REFUSED),
+    )
+    code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *step) for step in steps))
+    program = struct.pack("@HP", len(steps), ctypes.addressof(code))
+    libc = _libc()
+    _checked(libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0), "prctl")
+    _checked(libc.prctl(_SET_SECCOMP, 2, program, 0, 0), "seccomp")
 
 
 def _allow(libc: ctypes.CDLL, ruleset: int, path: str | int, access: int) -> None:

@@ -26,28 +26,19 @@ def main() -> None:
     """argv[1] is the JSON that `process.run_process` writes."""
     asked: dict[str, Any] = json.loads(sys.argv[1])
     os.fchdir(asked["folders"][0])
-    linux = sys.platform == "linux"
     own_pids = False
-    if linux:
+    if sys.platform == "linux":
         from kogagent.toolkit import confine
 
         confine.adopt_orphans()
-        try:
-            if asked["network"]:
-                with suppress(OSError):  # killing by search is what is left
-                    confine.new_namespaces(pids=True, network=False)
-                    own_pids = True
-            else:
-                confine.new_namespaces(pids=True, network=True)
-                own_pids = True
-        except OSError as error:
-            _tell(asked, {"why": "refused", "text": f"the network cannot be switched off ({error})"})
-            return
+        with suppress(OSError):  # without one, killing by search is what is left
+            confine.new_namespaces(pids=True, network=not asked["network"])
+            own_pids = True
     failed_read, failed_write = os.pipe()  # closed by exec, or tells why there was none
     pid = os.fork()
     if pid == 0:
         os.close(failed_read)
-        _child(asked, failed_write, init=own_pids)
+        _child(asked, failed_write, namespaces=own_pids)
     os.close(failed_write)
     with os.fdopen(failed_read, "rb") as pipe:
         failure = pipe.read()
@@ -135,7 +126,7 @@ def _below(pid: int) -> list[int]:
 # ── the child ──
 
 
-def _child(asked: Mapping[str, Any], failed: int, *, init: bool) -> NoReturn:
+def _child(asked: Mapping[str, Any], failed: int, *, namespaces: bool) -> NoReturn:
     """Become the program; in a process namespace of its own, become its first process and start it."""
     code = 127
     try:
@@ -143,7 +134,7 @@ def _child(asked: Mapping[str, Any], failed: int, *, init: bool) -> NoReturn:
         for fd in (asked["control"], asked["status"]):
             os.close(fd)
         _die_with_parent()
-        if init:
+        if namespaces:
             program = os.fork()
             if program:
                 os.close(failed)
@@ -159,6 +150,14 @@ def _child(asked: Mapping[str, Any], failed: int, *, init: bool) -> NoReturn:
                 confine.only_these_files(files["reading"], files["writing"], files["devices"])
             except OSError as error:
                 raise OSError(f"its files cannot be confined ({error})") from error
+        if not asked["network"]:
+            from kogagent.toolkit import confine
+
+            try:
+                confine.no_sockets()
+            except OSError as error:
+                if not namespaces:
+                    raise OSError(f"the network cannot be switched off ({error})") from error
         for fd in asked["folders"]:
             os.set_inheritable(fd, False)
         os.execvpe(asked["argv"][0], asked["argv"], asked["env"])

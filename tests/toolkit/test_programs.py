@@ -14,7 +14,7 @@ from toolkit_calls import Asked
 from kogagent import Agent, InputError, ToolStarted
 from kogagent.testing import ScriptedModel, call
 from kogagent.toolkit import ProcessLimits, command_tools, python_tools, shell_tools
-from kogagent.toolkit.process import Confinement
+from kogagent.toolkit.process import Confinement, child_command
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="confining and counting need Linux")
 QUICK = ProcessLimits(seconds=20, processes=12, output_bytes=100_000, memory_bytes=512 << 20)
@@ -212,3 +212,56 @@ def test_another_system_cannot_confine(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match="only Linux"):
         Confinement(network=False)
     assert Confinement(network=True).files is None
+
+
+async def test_there_is_no_socket_of_another_program_either(tmp_path: Path) -> None:
+    reached = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        reached.set()
+        writer.close()
+
+    server = await asyncio.start_unix_server(serve, tmp_path / "door")
+    connect = f"import socket\nsocket.socket(socket.AF_UNIX).connect({str(tmp_path / 'door')!r})"
+    pair = "import asyncio, socket\nasyncio.run(asyncio.sleep(0))\na, b = socket.socketpair()\na.send(b'x')"
+    async with server:
+        ask = Asked(python_tools(limits=QUICK, confine=False))
+        assert "PermissionError" in await ask("run_python", code=connect)
+        assert not reached.is_set()
+        assert await ask("run_python", code=pair) == "1"  # what a program says to itself it may say
+
+
+async def test_its_signals_reach_nobody_else(tmp_path: Path) -> None:
+    sleeper = await asyncio.create_subprocess_exec("sleep", "54321")
+    try:
+        ask = shell(tmp_path, network=True)
+        assert (await ask("run_shell", command=f"kill -9 {sleeper.pid} 2>&1; echo done")).endswith("done")
+        assert sleeper.returncode is None and running("54321")
+    finally:
+        sleeper.kill()
+        await sleeper.wait()
+
+
+@pytest.mark.parametrize("lacking", ["new_namespaces", "no_sockets", "only_these_files"])
+async def test_what_the_kernel_lacks_is_made_up_for_or_refused(
+    tmp_path: Path, lacking: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The supervisor of a kernel without one of the ways: another holds, or the call is refused by name."""
+    code = (
+        f"import sys; sys.path.append({str(Path(__file__).parents[2])!r})\n"
+        "from kogagent.toolkit import confine, supervise\n"
+        "def no(*_, **__): raise OSError(38, 'not here')\n"
+        f"confine.{lacking} = no\n"
+        "supervise.main()"
+    )
+    command = (*child_command("kogagent.toolkit.supervise")[:-1], code)
+    monkeypatch.setattr("kogagent.toolkit.process.child_command", lambda module: command)
+    ask = shell(tmp_path)
+    look = "(setsid sleep 43210 > /dev/null &) ; echo > /dev/tcp/127.0.0.1/1; echo done"
+    if lacking == "only_these_files":
+        assert "files cannot be confined" in await ask.refused("run_shell", command=look)
+        assert await shell(tmp_path, confine=False)("run_shell", command="echo free") == "free"
+    else:
+        told = await ask("run_shell", command=look)
+        assert told.endswith("done") and ("Permission denied" in told or "unreachable" in told)
+    await until_gone("43210")
