@@ -6,6 +6,13 @@ A figure in Markdown stands between two comments:
 
 bench, case, metric, field of the record, Python format. The newest record of the three counts.
 "peers.NAME" as the field reads one peer; spaces in a name are written as underscores.
+
+A whole table stands between two others, which hold a blank line and the table:
+
+    <!--table loop_overhead peers/ us_per_turn ,.0f-->…<!--/table-->
+
+bench, start of the cases, metric, Python format: a row for each case, a column for the value and for each peer.
+Where nothing was recorded yet the table says so.
 """
 
 from __future__ import annotations
@@ -19,9 +26,12 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 FIGURE = re.compile(r"<!--fig (\S+) (\S+) (\S+) (\S+) (\S+?)-->(.*?)<!--/fig-->", re.DOTALL)
 
+TABLE = re.compile(r"<!--table (\S+) (\S+) (\S+) (\S+?)-->\n.*?<!--/table-->", re.DOTALL)
+RESULTS = ROOT / "benchmarks" / "results"
+
 
 def newest(
-    bench: str, case: str, metric: str, results: Path = ROOT / "benchmarks" / "results"
+    bench: str, case: str, metric: str, results: Path = RESULTS
 ) -> dict[str, Any]:
     """The last record of a bench, case and metric; KeyError when there is none."""
     path = results / f"{bench}.jsonl"
@@ -36,6 +46,28 @@ def newest(
     return dict(found)
 
 
+def table(bench: str, start: str, metric: str, form: str, results: Path = RESULTS) -> str:
+    """The newest records of the cases with this start as a Markdown table."""
+    path = results / f"{bench}.jsonl"
+    found: dict[str, dict[str, Any]] = {}
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+        record = json.loads(line)
+        if record["case"].startswith(start) and record["metric"] == metric:
+            found[record["case"]] = record
+    if not found:
+        return "Not recorded yet."
+    peers = list(dict.fromkeys(peer for record in found.values() for peer in record["peers"]))
+    rows = [["", "ours", *peers], ["---"] * (2 + len(peers))]
+    for case, record in found.items():
+        cells = [record["peers"].get(peer) for peer in peers]
+        values = (format(value, form) if value is not None else "" for value in (record["value"], *cells))
+        rows.append([case.removeprefix(start), *values])
+    last = max(found.values(), key=lambda record: str(record["date"]))
+    notes = list(dict.fromkeys(record["note"] for record in found.values() if record["note"]))
+    stamp = f"{last['card']}, commit {last['commit']}, {last['date']}. {'. '.join(notes)}"
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows) + f"\n\n{stamp}"
+
+
 def refreshed(text: str) -> str:
     """The text with every figure cut from the results again."""
 
@@ -48,7 +80,11 @@ def refreshed(text: str) -> str:
             value = value[key]
         return f"<!--fig {bench} {case} {metric} {field} {form}-->{format(value, form)}<!--/fig-->"
 
-    return FIGURE.sub(cut, text)
+    def rows(match: re.Match[str]) -> str:
+        made = table(*match.groups())
+        return f"<!--table {' '.join(match.groups())}-->\n\n{made}\n\n<!--/table-->"
+
+    return TABLE.sub(rows, FIGURE.sub(cut, text))
 
 
 def pages() -> list[Path]:

@@ -35,7 +35,10 @@ HEAD_SCRATCH = 8256
 MISC = 688
 AHEAD = 0  # bytes of its tape that a block asks level 2 for in front of the ring
 KEY_BLOCK = 8  # positions that go to one split together: a chunk
-DIRECT_COMBINE_CELLS = 1536
+DIRECT_PIECES = (
+    256  # of the merge of splits, 4 values of up to 4 splits each, that a block does all by itself
+)
+HALVINGS = 1  # of the number of splits, where that lets every block merge them by itself
 _CONSTANTS = (
     *("blocks", "group", "lanes", "heads", "kv_heads", "ffn", "width", "qkv_rows", "splits"),
     *("direct_combine", "head_mode", "head_rows", "head_grid", "x_stride", "stage_bytes"),
@@ -189,7 +192,11 @@ def plan(
     head_grid = head_mode != 0 or lanes == 1
     head_rows = spec.vocab_size if head_grid else spec.vocab_size // lanes
     most = 1 << min(max(group // kv_heads, 1).bit_length() - 1, MAX_SPLITS.bit_length() - 1)
-    splits = splits or most
+    quads = heads * spec.head_dim // 4
+    splits = splits or next(
+        (s for s in (most >> i for i in range(HALVINGS + 1)) if s and _pieces(quads, s) <= DIRECT_PIECES),
+        most,
+    )
     if splits.bit_count() != 1 or splits > MAX_SPLITS:
         raise ConfigError(f"splits={splits}: must be a power of two up to {MAX_SPLITS}")
     attention = heads * spec.head_dim
@@ -204,7 +211,7 @@ def plan(
 
     x_stride = max(tiles) * COLUMNS + 16
     rep, h = heads // kv_heads, spec.head_dim
-    direct = attention // 4 * splits <= DIRECT_COMBINE_CELLS
+    direct = _pieces(quads, splits) <= DIRECT_PIECES
 
     def regions(rows: int) -> dict[str, int]:
         """Shared memory beside the ring, bytes."""
@@ -273,6 +280,10 @@ def plan(
         offsets=offsets,
         shared_bytes=at,
     )
+
+
+def _pieces(quads: int, splits: int) -> int:
+    return quads * max(splits // 4, 1)
 
 
 def _shape(tiles: int, stage_tiles: int, units: int = WARPS) -> Shape:

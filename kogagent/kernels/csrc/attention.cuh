@@ -315,60 +315,68 @@ __device__ __forceinline__ void attend(const Place& me, char* scratch, Ring& rin
 }
 
 // One row's attention from its splits into x, as halves. Every block merges all of it, or a slice that it
-// publishes, for all to gather. A group of threads shares 4 values: each waits for some of their splits and the
-// splits' weights, all else happens in registers.
+// publishes, for all to gather. MERGING threads share 4 values: each waits for some of their splits and the splits'
+// weights, all else happens in registers. A thread waits for AT such pieces at once.
 __device__ __forceinline__ void combine(const Place& me, char* x, int w, bool needed, u32 tag) {
-    constexpr int h4 = H / 4, quads = Model::heads * h4;
+    constexpr int h4 = H / 4, quads = Model::heads * h4, WORDS = 3 * MERGED;
     constexpr bool all = Model::direct_combine;
+    constexpr int AT = all && quads * MERGING > THREADS ? 2 : 1;
     const int low = all ? 0 : me.rank * quads / p.group, high = all ? (needed ? quads : 0) : (me.rank + 1) * quads / p.group;
     const int row = me.lane * p.width + w;
-    constexpr int group_log2 = Model::split_log2 > 2 ? Model::split_log2 - 2 : 0;
-    static_assert(1 << group_log2 == MERGING, "threads that share 4 values");
     const int first = (threadIdx.x & (MERGING - 1)) * MERGED;
 #pragma unroll 1
-    for (int i = threadIdx.x; (i & ~31) < (high - low) << group_log2; i += THREADS) {
-        const int quad = low + (i >> group_log2);
-        const bool mine = quad < high;
-        const u64* from = (const u64*)p.pbuf + split_cell(row, quad, first) * 2;
-        const u64* sums = (const u64*)p.sbuf + (row * p.heads + quad / h4) * p.splits + first;
-        u64 v[3 * MERGED];  // values, then sums
-        TIMED(17, poll(v, tag, [&](u64 (&to)[3 * MERGED]) {
+    for (int i = threadIdx.x; (i & ~31) < (high - low) * MERGING; i += AT * THREADS) {
+        const int quad0 = low + i / MERGING;  // the piece after it lies THREADS / MERGING further on
+        u64 v[AT * WORDS];  // of each piece its values, then its sums
+        TIMED(17, poll(v, tag, [&](u64 (&to)[AT * WORDS]) {
 #pragma unroll
-            for (int j = 0; j < MERGED; j++) {
-                to[2 * j] = to[2 * j + 1] = to[2 * MERGED + j] = (u64)tag << 32;
-                if (mine && j < p.splits) load_two_words(from + 2 * j * quads * MERGING, to[2 * j], to[2 * j + 1]);
-                if (j % 2 && mine && j < p.splits) load_two_words(sums + j - 1, to[2 * MERGED + j - 1], to[2 * MERGED + j]);
+            for (int n = 0; n < AT; n++) {
+                const int quad = quad0 + n * (THREADS / MERGING);
+                const u64* from = (const u64*)p.pbuf + split_cell(row, quad, first) * 2;
+                const u64* sums = (const u64*)p.sbuf + (row * p.heads + quad / h4) * p.splits + first;
+                u64* at = to + n * WORDS;
+#pragma unroll
+                for (int j = 0; j < MERGED; j++) {
+                    at[2 * j] = at[2 * j + 1] = at[2 * MERGED + j] = (u64)tag << 32;
+                    if (quad >= high || j >= p.splits) continue;
+                    load_two_words(from + 2 * j * quads * MERGING, at[2 * j], at[2 * j + 1]);
+                    if (j % 2) load_two_words(sums + j - 1, at[2 * MERGED + j - 1], at[2 * MERGED + j]);
+                }
             }
         }));
-        const u64* sum = v + 2 * MERGED;
-        float top = -INFINITY, total = 0, o[4] = {};
 #pragma unroll
-        for (int j = 0; j < MERGED; j++)
-            if (j < p.splits) top = fmaxf(top, __uint_as_float((u32)sum[j]));
+        for (int n = 0; n < AT; n++) {
+            const int quad = quad0 + n * (THREADS / MERGING);
+            const u64 *value = v + n * WORDS, *sum = value + 2 * MERGED;
+            float top = -INFINITY, total = 0, o[4] = {};
 #pragma unroll
-        for (int d = 1; d < 1 << group_log2; d <<= 1) top = fmaxf(top, __shfl_xor_sync(~0u, top, d));
+            for (int j = 0; j < MERGED; j++)
+                if (j < p.splits) top = fmaxf(top, __uint_as_float((u32)sum[j]));
 #pragma unroll
-        for (int j = 0; j < MERGED; j++) {
-            const float weight = j < p.splits ? exp2_fast(__uint_as_float((u32)sum[j]) - top) : 0.0f;
-            const float2 lower = unpack_halves((u32)v[2 * j]), upper = unpack_halves((u32)v[2 * j + 1]);
-            total += weight;
-            o[0] += weight * lower.x, o[1] += weight * lower.y, o[2] += weight * upper.x, o[3] += weight * upper.y;
-        }
+            for (int d = 1; d < MERGING; d <<= 1) top = fmaxf(top, __shfl_xor_sync(~0u, top, d));
 #pragma unroll
-        for (int d = 1; d < 1 << group_log2; d <<= 1) {
-            total += __shfl_xor_sync(~0u, total, d);
+            for (int j = 0; j < MERGED; j++) {
+                const float weight = j < p.splits ? exp2_fast(__uint_as_float((u32)sum[j]) - top) : 0.0f;
+                const float2 lower = unpack_halves((u32)value[2 * j]), upper = unpack_halves((u32)value[2 * j + 1]);
+                total += weight;
+                o[0] += weight * lower.x, o[1] += weight * lower.y, o[2] += weight * upper.x, o[3] += weight * upper.y;
+            }
 #pragma unroll
-            for (int e = 0; e < 4; e++) o[e] += __shfl_xor_sync(~0u, o[e], d);
-        }
-        if (!mine || first) continue;
-        const float k = __fdividef(1.0f, total);
-        const uint2 out = make_uint2(pack_halves(o[0] * k, o[1] * k), pack_halves(o[2] * k, o[3] * k));
-        if (all) {
-            ((uint2*)x)[quad] = out;
-        } else {
-            u64* to = (u64*)p.abuf + (row * quads + quad) * 2;
-            store_word(to, tagged(out.x, tag));
-            store_word(to + 1, tagged(out.y, tag));
+            for (int d = 1; d < MERGING; d <<= 1) {
+                total += __shfl_xor_sync(~0u, total, d);
+#pragma unroll
+                for (int e = 0; e < 4; e++) o[e] += __shfl_xor_sync(~0u, o[e], d);
+            }
+            if (quad >= high || first) continue;
+            const float k = __fdividef(1.0f, total);
+            const uint2 out = make_uint2(pack_halves(o[0] * k, o[1] * k), pack_halves(o[2] * k, o[3] * k));
+            if (all) {
+                ((uint2*)x)[quad] = out;
+            } else {
+                u64* to = (u64*)p.abuf + (row * quads + quad) * 2;
+                store_word(to, tagged(out.x, tag));
+                store_word(to + 1, tagged(out.y, tag));
+            }
         }
     }
 }
