@@ -11,8 +11,8 @@ A whole table stands between two others, which hold a blank line and the table:
 
     <!--table loop_overhead peers/ us_per_turn ,.0f-->…<!--/table-->
 
-bench, start of the cases, metric, Python format: a row for each case, a column for the value and for each peer.
-Where nothing was recorded yet the table says so.
+bench, start of the cases, metric, Python format: a row for each case, a column for the value and for each
+peer. Where nothing was recorded yet the table says so.
 """
 
 from __future__ import annotations
@@ -30,9 +30,7 @@ TABLE = re.compile(r"<!--table (\S+) (\S+) (\S+) (\S+?)-->\n.*?<!--/table-->", r
 RESULTS = ROOT / "benchmarks" / "results"
 
 
-def newest(
-    bench: str, case: str, metric: str, results: Path = RESULTS
-) -> dict[str, Any]:
+def newest(bench: str, case: str, metric: str, results: Path = RESULTS) -> dict[str, Any]:
     """The last record of a bench, case and metric; KeyError when there is none."""
     path = results / f"{bench}.jsonl"
     found = None

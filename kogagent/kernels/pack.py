@@ -193,10 +193,8 @@ def plan(
     head_rows = spec.vocab_size if head_grid else spec.vocab_size // lanes
     most = 1 << min(max(group // kv_heads, 1).bit_length() - 1, MAX_SPLITS.bit_length() - 1)
     quads = heads * spec.head_dim // 4
-    splits = splits or next(
-        (s for s in (most >> i for i in range(HALVINGS + 1)) if s and _pieces(quads, s) <= DIRECT_PIECES),
-        most,
-    )
+    fewer = (most >> halved for halved in range(HALVINGS + 1) if most >> halved)
+    splits = splits or next((s for s in fewer if _pieces(quads, s) <= DIRECT_PIECES), most)
     if splits.bit_count() != 1 or splits > MAX_SPLITS:
         raise ConfigError(f"splits={splits}: must be a power of two up to {MAX_SPLITS}")
     attention = heads * spec.head_dim
