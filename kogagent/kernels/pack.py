@@ -35,9 +35,8 @@ HEAD_SCRATCH = 8256
 MISC = 688
 AHEAD = 0  # bytes of its tape that a block asks level 2 for in front of the ring
 KEY_BLOCK = 8  # positions that go to one split together: a chunk
-DIRECT_PIECES = (
-    256  # of the merge of splits, 4 values of up to 4 splits each, that a block does all by itself
-)
+# Pieces of the merge of splits, 4 values of up to 4 splits each, that a block does all by itself.
+DIRECT_PIECES = 256
 HALVINGS = 1  # of the number of splits, where that lets every block merge them by itself
 _CONSTANTS = (
     *("blocks", "group", "lanes", "heads", "kv_heads", "ffn", "width", "qkv_rows", "splits"),
