@@ -7,7 +7,8 @@ Shapes are those of known models with random weights of the right spread. The li
 same rounds: the same tapes through the same ring, no product and no exchange. The figure is engine.stream(),
 sampling at temperature 1, from its first token in the consumer's hands to its last. "bare kernel" is
 the rate of a segment from its launch to its last token, drained without an engine. Peers run in processes of
-their own and take turns with us; one that is not ready in its time is named and left out.
+their own, which compile all at once before anything is measured, and take turns with us; one that is not
+ready in its time is named and left out.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 import itertools
+import os
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
 
 import numpy as np
@@ -154,27 +157,26 @@ def measure(
     contexts: Sequence[int],
     tokens: int,
     repeats: int,
-    peers: Sequence[str] = (),
+    peers: Mapping[str, PeerProcess] | None = None,
+    missing: Sequence[str] = (),
     *,
-    peer_seconds: float = 120.0,
     gaps: int = 0,
 ) -> list[Record]:
-    """Records of one shape at every context, limit and peers in the same rounds. Peers run at the first."""
+    """Records of one shape at every context, limit and peers in the same rounds. Peers run at the first.
+
+    missing: why other peers could not run.
+    """
     loaded = Loaded(spec)
     records = []
     for index, context in enumerate(contexts):
-        children, missing = _start(peers if index == 0 else (), spec, context, tokens, peer_seconds)
         runs: dict[str, Callable[[], float]] = {
             "limit": lambda: 1.0 / loaded.kernel.stream_only(50),
             "stream": lambda at=context: loaded.stream(at, tokens),  # type: ignore[misc]
             "bare kernel": lambda at=context: loaded.bare(at, tokens),  # type: ignore[misc]
         }
-        runs |= {name: child.run for name, child in children.items()}
-        try:
-            figures = interleave(runs, repeats)
-        finally:
-            for child in children.values():
-                child.close()
+        if index == 0:
+            runs |= {name: child.run for name, child in (peers or {}).items()}
+        figures = interleave(runs, repeats)
         limit, ours = figures.pop("limit"), figures.pop("stream")
         needed = spec.streamed_bytes() + spec.kv_bytes(context + tokens // 2)
         layout = loaded.kernel.layout
@@ -185,7 +187,7 @@ def measure(
             f"{layout.lanes} x {layout.group} blocks, ring {layout.stages} x {layout.stage_bytes} B, "
             f"{tokens} tokens a repeat; the limit streams the weights alone"
         )
-        note += "".join(f"; could not run: {why}" for why in missing)
+        note += "".join(f"; could not run: {why}" for why in missing if index == 0)
         records.append(
             make_record(
                 "decode", case, "cuda", "tok_s", ours, limit=limit, peers=figures, device="cuda", note=note
@@ -201,17 +203,24 @@ DATASHEET = 4.8e12
 """Bytes a second of an H200's memory, as its maker states."""
 
 
-def _start(
-    peers: Sequence[str], spec: ModelSpec, context: int, tokens: int, seconds: float
-) -> tuple[dict[str, PeerProcess], list[str]]:
-    """The peers that got ready, and why the others did not."""
-    ready, missing = {}, []
-    for peer in peers:
+def ready_peers(
+    peers: Sequence[str], shapes: Sequence[str], context: int, tokens: int, seconds: float
+) -> tuple[dict[str, dict[str, PeerProcess]], dict[str, list[str]]]:
+    """By shape, the peers that got ready within `seconds`, all started at once; and why others did not."""
+    ready: dict[str, dict[str, PeerProcess]] = {shape: {} for shape in shapes}
+    missing: dict[str, list[str]] = {shape: [] for shape in shapes}
+    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "4")  # of each child
+
+    def start(shape: str, peer: str) -> None:
         try:
-            ready[peer] = PeerProcess(peer, spec.name, context, tokens, seconds)
+            ready[shape][peer] = PeerProcess(peer, shape, context, tokens, seconds)
         except PeerFailed as error:
             print(f"could not run: {error}", flush=True)
-            missing.append(str(error))
+            missing[shape].append(str(error))
+
+    with ThreadPoolExecutor(max(len(peers) * len(shapes), 1)) as pool:
+        for shape, peer in itertools.product(shapes, peers):
+            pool.submit(start, shape, peer)
     return ready, missing
 
 
@@ -237,25 +246,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--tokens", type=int, default=200)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--peers", nargs="*", choices=sorted(PEERS), default=[])
-    parser.add_argument("--peer-seconds", type=float, default=120.0, help="a peer's time to get ready")
+    parser.add_argument("--peer-seconds", type=float, default=300.0, help="the peers' time to get ready")
     parser.add_argument("--gaps", type=int, default=0, help="tokens whose gaps are measured, first context")
     parser.add_argument("--dry", action="store_true", help="print the figures without recording them")
     options = parser.parse_args(arguments)
     records: list[Record] = []
+    ready, missing = ready_peers(
+        options.peers, options.shape, options.context[0], options.tokens, options.peer_seconds
+    )
     for name in options.shape:
+        case = (SHAPES[name], options.context, options.tokens, options.repeats)
         try:
-            found = measure(
-                SHAPES[name],
-                options.context,
-                options.tokens,
-                options.repeats,
-                options.peers,
-                peer_seconds=options.peer_seconds,
-                gaps=options.gaps,
-            )
-        except torch.cuda.OutOfMemoryError as error:
+            found = measure(*case, ready[name], missing[name], gaps=options.gaps)
+        except (torch.cuda.OutOfMemoryError, PeerFailed) as error:
             print(f"{name} could not run: {error}", flush=True)
             continue
+        finally:
+            for child in ready[name].values():
+                child.close()
         records += found
         show(found)
         torch.cuda.empty_cache()

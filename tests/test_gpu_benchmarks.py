@@ -73,7 +73,9 @@ def test_decode_records_stream_bare_kernel_gaps_and_who_could_not_run(
         raise PeerFailed("torch.compile of tiny: no card")
 
     monkeypatch.setattr(decode_cuda, "PeerProcess", fails)
-    first, gaps, second = decode_cuda.measure(TINY, [8, 12], 20, 5, ["torch.compile"], gaps=60)
+    ready, missing = decode_cuda.ready_peers(["torch.compile"], ["tiny"], 8, 20, 1.0)
+    assert ready == {"tiny": {}}
+    first, gaps, second = decode_cuda.measure(TINY, [8, 12], 20, 5, ready["tiny"], missing["tiny"], gaps=60)
     assert (first.case, second.case, first.metric) == ("tiny/fp16/ctx8", "tiny/fp16/ctx12", "tok_s")
     assert first.limit == 1000.0 and first.peers.keys() == {"bare kernel"}
     assert "could not run: torch.compile of tiny: no card" in first.note and "could not" not in second.note

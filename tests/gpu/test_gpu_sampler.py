@@ -19,12 +19,12 @@ from kogagent.testing.backends import TINY
 
 SPEC = dataclasses.replace(TINY, name="one layer", n_layers=1, windows=(8,), context=1 << 17)
 CASES = [
-    (SamplingParams(temperature=1.0), 500_000),
-    (SamplingParams(temperature=0.6, top_k=9), 100_000),
-    (SamplingParams(temperature=1.4, top_p=0.7), 100_000),
-    (SamplingParams(temperature=1.2, min_p=0.15), 100_000),
-    (SamplingParams(temperature=0.9, repetition_penalty=1.6), 100_000),
-    (SamplingParams(temperature=1.1, top_k=30, top_p=0.85, min_p=0.05, repetition_penalty=0.7), 100_000),
+    (SamplingParams(temperature=1.0), 600_000),
+    (SamplingParams(temperature=0.6, top_k=9), 80_000),
+    (SamplingParams(temperature=1.4, top_p=0.7), 80_000),
+    (SamplingParams(temperature=1.2, min_p=0.15), 80_000),
+    (SamplingParams(temperature=0.9, repetition_penalty=1.6), 80_000),
+    (SamplingParams(temperature=1.1, top_k=30, top_p=0.85, min_p=0.05, repetition_penalty=0.7), 80_000),
 ]
 
 
