@@ -92,6 +92,7 @@ class Report:
     usage: Usage = field(default_factory=Usage)
     timings: Timings = field(default_factory=Timings)
     rows: list[Row] = field(default_factory=list)
+    span_s: float = 0.0  # from the first event to the last: the length of the rows
 
     @property
     def turns(self) -> list[Turn]:
@@ -170,15 +171,18 @@ class _Builder:
         self._turn: Turn | None = None
         self._calls: dict[str, Call] = {}
         self._inside: dict[str, list[dict[str, Any]]] = {}
+        self._began: float | None = None
         self._last = 0.0
 
     def take(self, event: dict[str, Any]) -> None:
-        at = event.get("t")
+        at = None if event.get("t") is None else float(event["t"])
         if at is not None:
-            self._last = max(self._last, float(at))
+            self._began = at if self._began is None else self._began  # a model may have been loaded before
+            at -= self._began
+            self._last = max(self._last, at)
         handler = getattr(self, f"_{event['event']}", None)
         if handler is not None:
-            handler(event, None if at is None else float(at))
+            handler(event, at)
 
     def done(self) -> Report:
         report = self._report
@@ -189,9 +193,9 @@ class _Builder:
             for turn in report.turns:
                 report.timings += turn.timings
                 report.usage += turn.usage
-        whole = max(report.timings.wall_s, self._last)
-        if whole > 0:
-            report.rows = [row for turn in report.turns for row in _rows(turn, whole)]
+        report.span_s = max(report.timings.wall_s, self._last)
+        if report.span_s > 0:
+            report.rows = [row for turn in report.turns for row in _rows(turn, report.span_s)]
         return report
 
     # ── one for each kind ──
@@ -199,9 +203,10 @@ class _Builder:
     def _run_started(self, event: dict[str, Any], at: float | None) -> None:
         self._report.agent = str(event.get("agent") or "")
         self._report.model = str(event.get("model") or "")
-        self._report.question = str(event.get("question") or "")
-        if self._report.question:
-            self._report.items.append(("user", self._report.question))
+        question = str(event.get("question") or "")
+        self._report.question = self._report.question or question
+        if question:
+            self._report.items.append(("user", question))
 
     def _message(self, event: dict[str, Any], at: float | None) -> None:
         self._report.items.append((event["role"], event["text"]))
@@ -289,7 +294,8 @@ class _Builder:
     def _run_finished(self, event: dict[str, Any], at: float | None) -> None:
         report = self._report
         report.outcome, report.output = event["reason"], _shown(event["output"])
-        report.usage, report.timings = _of(Usage, event["usage"]), _of(Timings, event["timings"])
+        report.usage += _of(Usage, event["usage"])  # of all, where a conversation is several runs
+        report.timings += _of(Timings, event["timings"])
 
 
 def _of(kind: Any, values: dict[str, Any]) -> Any:

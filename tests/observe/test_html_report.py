@@ -161,6 +161,20 @@ async def test_a_result_and_a_history_have_pages_too() -> None:
         assert "3 degrees in Oslo" in page.text and "Where the time went" not in page.text
 
 
+async def test_a_conversation_of_several_runs_is_one_page() -> None:
+    first, second = await watched(), await watched(prompt="And now?")
+    shift = first.events[-1]["t"] + 5
+    later = [{**event, "t": event["t"] + shift} for event in second.events]
+    start = 17.0  # what loading the model took
+    report = of_events({**event, "t": event["t"] + start} for event in [*first.events, *later])
+    assert [item for item in report.items if isinstance(item, tuple)] == [
+        ("user", "Is it warm?"),
+        ("user", "And now?"),
+    ]
+    assert len(report.turns) == 6 and report.usage.completion_tokens == 82
+    assert report.rows[0].bars[0].start < 0.01 < 0.9 < report.rows[-1].bars[-1].start
+
+
 async def test_an_agent_inside_a_call_is_shown_inside_it() -> None:
     trace = Trace()
     inner = Agent(ScriptedModel(call("weather", city="Oslo"), "cold"), [weather], name="inner")
