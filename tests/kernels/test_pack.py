@@ -11,7 +11,17 @@ import torch
 from kogagent.engine.backends.cuda import kernel_steps
 from kogagent.engine.weights import random_tensors
 from kogagent.errors import ConfigError
-from kogagent.kernels.pack import from_tiles, kind_of, matrix, pack, plan, to_tiles, unpack
+from kogagent.kernels.pack import (
+    DIRECT_PIECES,
+    KEY_BLOCK,
+    from_tiles,
+    kind_of,
+    matrix,
+    pack,
+    plan,
+    to_tiles,
+    unpack,
+)
 from kogagent.spec import ModelSpec
 from kogagent.testing.backends import TINY, TINY_LANES
 
@@ -85,3 +95,18 @@ def test_a_folded_weight_past_half_precision_is_refused_by_name() -> None:
     layout = plan(TINY, 12, SHARED, one_stream=True)
     with pytest.raises(ConfigError, match=r"layer 1: gate_up weights leave FP16's range"):
         pack(layout, tensors)
+
+
+def test_keys_fit_a_stage_and_splits_the_merge(rng: np.random.Generator) -> None:
+    for _ in range(60):
+        kv_heads = int(rng.integers(1, 20))
+        heads, h = kv_heads * int(rng.integers(1, 12)), 8 * int(rng.integers(1, 33))
+        spec = dataclasses.replace(TINY, n_heads=heads, n_kv_heads=kv_heads, head_dim=h, ffn_dim=512)
+        layout = plan(spec, int(rng.integers(1, 140)), SHARED, one_stream=True)
+        assert layout.stage_chunks >= 2 and layout.stage_chunks % 2 == 0
+        assert layout.stage_chunks * 2 * KEY_BLOCK * h * 2 <= layout.stage_bytes
+        assert layout.splits * kv_heads <= max(layout.group, kv_heads)
+        assert layout.direct_combine == (heads * h // 4 * max(layout.splits // 4, 1) <= DIRECT_PIECES)
+        ends = [at for name, at in layout.offsets.items() if name != "ring"]
+        assert layout.offsets["ring"] > max(ends)
+        assert layout.shared_bytes == layout.offsets["ring"] + layout.stages * layout.stage_bytes

@@ -8,16 +8,17 @@
 constexpr int H = Model::head_dim, REP = Model::heads / Model::kv_heads;
 constexpr int ROUND = REP < 8 ? REP : 8;  // query heads that a warp serves at once, of one kv head
 constexpr int ROUNDS = (REP + 7) / 8;
+constexpr int SLICES = H > 128 && H % 16 == 0 ? 2 : 1, HS = H / SLICES;  // of a head's values, whose sums fit the registers
 constexpr int ITEMS = Model::kv_heads * Model::splits;  // (kv head, split): a block of the group each
 
 struct Place {  // of this block
     int lane, rank;
 };
 
-// Times that one item's keys pass through the ring: once if a stage holds them all, else for every row and every
-// round of heads, whose sums stay in registers meanwhile.
+// Times that one item's keys pass through the ring: once if a stage holds them all, else for every row, round of heads
+// and slice of their values, whose sums stay in registers meanwhile.
 __device__ __forceinline__ int key_repeats(const KeyRun& run, int rows) {
-    return run.stages > 1 ? rows * ROUNDS : 1;
+    return run.stages > 1 ? rows * ROUNDS * SLICES : 1;
 }
 
 // Producer warp: the cached keys and values that this block's items read in one attention phase.
@@ -78,7 +79,7 @@ __device__ __forceinline__ void prefetch_keys(const Place& me, int layer, int at
 struct AttentionScratch {
     u32* q;         // [rows][REP][H/2][2]  scaled and turned, f16 pairs: rounded, and what rounding left
     u32* fresh;     // [rows][2][H/2]       new keys and values, f16 pairs
-    float* sums;    // [WARPS][ROUND][H]
+    float* sums;    // [WARPS][ROUND][HS]
     float2* stats;  // [WARPS][ROUND]       maximum, sum
 };
 __device__ __forceinline__ AttentionScratch attention_scratch(char* base, int rows) {
@@ -86,7 +87,7 @@ __device__ __forceinline__ AttentionScratch attention_scratch(char* base, int ro
     s.q = (u32*)base;
     s.fresh = s.q + rows * REP * H;
     s.sums = (float*)(s.fresh + rows * H);
-    s.stats = (float2*)(s.sums + WARPS * ROUND * H);
+    s.stats = (float2*)(s.sums + WARPS * ROUND * HS);
     return s;
 }
 
@@ -157,13 +158,13 @@ __device__ __forceinline__ void read_qkv(const Place& me, const AttentionScratch
 // rows are the heads' rounded operands, the lower 8 what rounding left: o is the sum of both.
 struct Partial {
     float m, l;  // maximum, sum of this thread's keys
-    float o[H / 8][4];
+    float o[HS / 8][4];
 };
 
-// 16 keys, the chunks at `place` and behind it, for the heads from r0 on of row `at`. data: shared address of the
-// stage, chunk: of the first in it. A key's 8 positions lie together, values stage_chunks behind keys.
+// 16 keys, the chunk at `position` and the split's next one, for the heads from r0 on of row w and one slice of their
+// values. data: shared address of the stage; chunk: of the first in it. Values lie stage_chunks behind keys.
 __device__ __forceinline__ void attend_pair(Partial& a, const AttentionScratch& s, u32 data, int chunk, int position, int w, int rows, int at0, int first,
-                                            int r0) {
+                                            int r0, int slice) {
     constexpr int ROW = H * 2, VALUES = Model::stage_chunks * KEY_BLOCK * ROW;
     const int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3, at = at0 + w;
     const u32 fresh = smem_address(s.fresh);
@@ -208,7 +209,7 @@ __device__ __forceinline__ void attend_pair(Partial& a, const AttentionScratch& 
         a.l += score[e];
     }
 #pragma unroll
-    for (int j = 0; j < H / 8; j++)
+    for (int j = 0; j < HS / 8; j++)
 #pragma unroll
         for (int e = 0; e < 4; e++) a.o[j][e] *= keep;
     uint4 weights;
@@ -217,16 +218,16 @@ __device__ __forceinline__ void attend_pair(Partial& a, const AttentionScratch& 
     const float2 r01 = unpack_halves(weights.x), r23 = unpack_halves(weights.z);
     weights.y = pack_halves(score[0] - r01.x, score[1] - r01.y);
     weights.w = pack_halves(score[2] - r23.x, score[3] - r23.y);
-    const u32 v = row(lane >> 3 & 1, lane & 7, 1) + (H % 16 ? 0 : (lane >> 4) * 16);
+    const u32 v = row(lane >> 3 & 1, lane & 7, 1) + slice * HS * 2 + (HS % 16 ? 0 : (lane >> 4) * 16);
 #pragma unroll
-    for (int j = 0; j < H / 8; j += H % 16 ? 1 : 2) {
+    for (int j = 0; j < HS / 8; j += HS % 16 ? 1 : 2) {
         uint4 x;
-        if (H % 16)
+        if (HS % 16)
             load_shared_transposed_2(v + j * 16, x.x, x.y);
         else
             x = load_shared_transposed_4(v + j * 16);
         multiply_tile(a.o[j], weights, x.x & seen[0], x.y & seen[1]);
-        if (H % 16 == 0) multiply_tile(a.o[j + 1], weights, x.z & seen[0], x.w & seen[1]);
+        if (HS % 16 == 0) multiply_tile(a.o[j + 1], weights, x.z & seen[0], x.w & seen[1]);
     }
 }
 
@@ -239,27 +240,27 @@ __device__ __forceinline__ int split_cell(int row, int quad, int split) {
 }
 
 // Joins what the warps hold of `heads` heads from q_head and publishes it; weight zero where a split has no keys.
-__device__ __forceinline__ void publish_split(const Place& me, const AttentionScratch& s, int w, int q_head, int heads, int split, u32 tag) {
+__device__ __forceinline__ void publish_split(const Place& me, const AttentionScratch& s, int w, int q_head, int heads, int split, int slice, u32 tag) {
     const int row = me.lane * p.width + w;
 #pragma unroll 1
-    for (int i = threadIdx.x; i < heads * (H / 2); i += THREADS) {
-        const int local = i / (H / 2), pair = i % (H / 2), head = q_head + local;
+    for (int i = threadIdx.x; i < heads * (HS / 2); i += THREADS) {
+        const int local = i / (HS / 2), pair = i % (HS / 2), at = slice * (HS / 2) + pair, head = q_head + local;
         float top = -INFINITY, sum = 0, x = 0, y = 0;
 #pragma unroll
         for (int v = 0; v < WARPS; v++) top = fmaxf(top, s.stats[v * ROUND + local].x);
         const float from = top == -INFINITY ? 0.0f : top;
 #pragma unroll
         for (int v = 0; v < WARPS; v++) {
-            const float2 st = s.stats[v * ROUND + local], a = ((const float2*)s.sums)[(v * ROUND + local) * (H / 2) + pair];
+            const float2 st = s.stats[v * ROUND + local], a = ((const float2*)s.sums)[(v * ROUND + local) * (HS / 2) + pair];
             const float scale = exp2_fast(st.x - from);
             sum += st.y * scale;
             x += a.x * scale;
             y += a.y * scale;
         }
         const float k = sum > 0 ? __fdividef(1.0f, sum) : 0.0f;
-        u64* cell = (u64*)p.pbuf + split_cell(row, head * (H / 4) + pair / 2, split) * 2;
-        store_word(cell + (pair & 1), tagged(pack_halves(x * k, y * k), tag));
-        if (pair == 0) store_word((u64*)p.sbuf + (row * p.heads + head) * p.splits + split, tagged(__float_as_uint(top + __log2f(sum)), tag));
+        u64* cell = (u64*)p.pbuf + split_cell(row, head * (H / 4) + at / 2, split) * 2;
+        store_word(cell + (at & 1), tagged(pack_halves(x * k, y * k), tag));
+        if (at == 0) store_word((u64*)p.sbuf + (row * p.heads + head) * p.splits + split, tagged(__float_as_uint(top + __log2f(sum)), tag));
     }
 }
 
@@ -279,14 +280,14 @@ __device__ __forceinline__ void attend(const Place& me, char* scratch, Ring& rin
         TIMED(15, read_qkv(me, s, rope, layer, rows, at0, window, kv_head, split, tag));
         if (run.stages == 1) TIMED(11, ring_take(ring));
 #pragma unroll 1
-        for (int turn = 0; turn < rows * ROUNDS; turn++) {
-            const int w = turn / ROUNDS, r0 = turn % ROUNDS * 8, at = at0 + w, heads = min(ROUND, REP - r0);
+        for (int turn = 0; turn < rows * ROUNDS * SLICES; turn++) {
+            const int w = turn / (ROUNDS * SLICES), r0 = turn / SLICES % ROUNDS * 8, slice = turn % SLICES, at = at0 + w, heads = min(ROUND, REP - r0);
             const int first = first_key(at, window), pairs = (last_place(at, split, p.split_log2) >> 1) - (run.base >> 1) + 1;
             Partial a;
             a.m = -INFINITY;
             a.l = 0;
 #pragma unroll
-            for (int j = 0; j < H / 8; j++) a.o[j][0] = a.o[j][1] = a.o[j][2] = a.o[j][3] = 0;
+            for (int j = 0; j < HS / 8; j++) a.o[j][0] = a.o[j][1] = a.o[j][2] = a.o[j][3] = 0;
             int stage = 0;
             do {
                 if (run.stages > 1) TIMED(11, ring_take(ring));
@@ -294,20 +295,20 @@ __device__ __forceinline__ void attend(const Place& me, char* scratch, Ring& rin
                 const int begin = stage * stage_pairs, end = stage + 1 < run.stages ? begin + stage_pairs : pairs;
 #pragma unroll 1
                 for (int i = begin + ((warp - (run.base >> 1) - begin) & (WARPS - 1)); i < end; i += WARPS)
-                    attend_pair(a, s, data, 2 * (i - begin), first_position(run.base + 2 * i, split, p.split_log2), w, rows, at0, first, r0);
+                    attend_pair(a, s, data, 2 * (i - begin), first_position(run.base + 2 * i, split, p.split_log2), w, rows, at0, first, r0, slice);
                 if (run.stages > 1) ring_release(ring, lane);
             } while (++stage < run.stages);
             a.l += __shfl_xor_sync(~0u, a.l, 1);
             a.l += __shfl_xor_sync(~0u, a.l, 2);
             if (published) sync_consumers();  // the sums before these have been read
             if (g < heads) {
-                float2* to = (float2*)s.sums + (warp * ROUND + g) * (H / 2) + t;
+                float2* to = (float2*)s.sums + (warp * ROUND + g) * (HS / 2) + t;
 #pragma unroll
-                for (int j = 0; j < H / 8; j++) to[j * 4] = make_float2(a.o[j][0] + a.o[j][2], a.o[j][1] + a.o[j][3]);
+                for (int j = 0; j < HS / 8; j++) to[j * 4] = make_float2(a.o[j][0] + a.o[j][2], a.o[j][1] + a.o[j][3]);
                 if (t == 0) s.stats[warp * ROUND + g] = make_float2(a.m, a.l);
             }
             sync_consumers();
-            TIMED(14, publish_split(me, s, w, kv_head * REP + r0, heads, split, tag));
+            TIMED(14, publish_split(me, s, w, kv_head * REP + r0, heads, split, slice, tag));
             published = true;
         }
         if (run.stages == 1) ring_release(ring, lane);
