@@ -67,16 +67,11 @@ def _words(*shape: int) -> Words:
     return Words(torch.empty(shape))
 
 
-def _halves(x: torch.Tensor) -> torch.Tensor:
-    """Rounded to FP16, as a tagged word carries it."""
-    return x.half().float()
-
-
 class Oracle:
     """One model as the blocks of a layout compute it, one row a pass.
 
-    tapes: what pack() gave, on the CPU; steps: params.STEP records. kv [N, 2, K, capacity, h] FP16 belongs to
-    the caller. bias [N, lanes, R] and qk_norm [N, 2, h] where the model has them.
+    tapes: what pack() gave, on the CPU; steps: params.STEP records. kv [N, 2, K, capacity, h], of the tapes'
+    type, belongs to the caller. bias [N, lanes, R] and qk_norm [N, 2, h] where the model has them.
     """
 
     def __init__(
@@ -98,7 +93,7 @@ class Oracle:
         """Append one id at `position`; its logits [V]."""
         layout, spec = self.layout, self.spec
         lanes, dim = layout.lanes, spec.dim
-        x = self._embed[token].half().float().expand(lanes, -1).clone()  # [lanes, D] as every block holds it
+        x = self._halves(self._embed[token]).expand(lanes, -1).clone()  # [lanes, D] as every block holds it
         streams = [x[0, low:high].clone() for low, high in self._dim_rows]  # each block's rows
         scale = torch.ones(lanes)
         outputs: list[Words] = []
@@ -120,7 +115,7 @@ class Oracle:
                 for _, lane, low, y in self._product(phase, x):
                     gate, up = (y * inverse[lane]).view(-1, 2).unbind(1)
                     at = slice(low // 2, (low + len(y)) // 2)
-                    hidden.write((lane, at), _halves(torch.nn.functional.silu(gate) * up))
+                    hidden.write((lane, at), self._halves(torch.nn.functional.silu(gate) * up))
                 x = hidden.read()
             scale = scale * inverse
             o = _words(lanes, dim)
@@ -132,9 +127,13 @@ class Oracle:
                 lane = block // layout.group
                 landed = self._land(step, outputs, module, lane, low, high)
                 streams[block] = streams[block] + landed
-                published.write((lane, slice(low, high)), _halves(streams[block] * scale[lane]))
+                published.write((lane, slice(low, high)), self._halves(streams[block] * scale[lane]))
             x = published.read()
         return self._head(x, streams, scale, first_inverse)
+
+    def _halves(self, x: torch.Tensor) -> torch.Tensor:
+        """Rounded to the tapes' 16-bit type, as a tagged word carries it."""
+        return x.to(self._tapes.dtype).float()
 
     def _product(self, phase: int, x: torch.Tensor) -> list[tuple[int, int, int, torch.Tensor]]:
         """(block, lane, first row, sums) of every block with rows in a phase. x [lanes, columns]."""
@@ -174,7 +173,7 @@ class Oracle:
     def _attend(
         self, kv: torch.Tensor, qkv: torch.Tensor, layer: int, position: int, window: int
     ) -> torch.Tensor:
-        """Splits by blocks of keys, then their merge: [lanes, heads * h], rounded to FP16 twice."""
+        """Splits by blocks of keys, then their merge: [lanes, heads * h], rounded twice."""
         layout, spec = self.layout, self.spec
         h, heads, kv_heads = spec.head_dim, layout.heads, layout.kv_heads
         vectors = qkv.view(layout.lanes, kv_heads, heads // kv_heads + 2, h)
@@ -187,8 +186,8 @@ class Oracle:
         cos, sin = angle.cos().float(), angle.sin().float()
         even, odd = turned[..., ::2], turned[..., 1::2]
         turned = torch.stack([even * cos - odd * sin, even * sin + odd * cos], -1).flatten(2)
-        kv[layer, 0, :, position] = turned[:, heads:].flatten(0, 1).half()
-        kv[layer, 1, :, position] = vectors[:, :, -1].flatten(0, 1).half()
+        kv[layer, 0, :, position] = turned[:, heads:].flatten(0, 1).to(self._tapes.dtype)
+        kv[layer, 1, :, position] = vectors[:, :, -1].flatten(0, 1).to(self._tapes.dtype)
         first = max(0, position + 1 - window) if window else 0
         keys = torch.arange(first, position + 1)
         splits = (keys // KEY_BLOCK) % layout.splits
@@ -203,10 +202,10 @@ class Oracle:
                 for split in range(layout.splits):
                     mine = splits == split
                     if bool(mine.any()):
-                        parts.append(_halves(score[mine].softmax(0) @ cache[1][mine]))
+                        parts.append(self._halves(score[mine].softmax(0) @ cache[1][mine]))
                         sums.append(torch.logsumexp(score[mine], 0))
                 out[lane, head] = torch.stack(sums).softmax(0) @ torch.stack(parts)
-        return _halves(out.flatten(1))
+        return self._halves(out.flatten(1))
 
     def _staged(self, cache: torch.Tensor, position: int, window: int) -> torch.Tensor:
         """Keys and values [2, K, position, h] that the ring brings, NaN where it brings none."""
@@ -237,7 +236,7 @@ class Oracle:
             for block, (low, high) in enumerate(self._dim_rows):
                 lane = block // layout.group
                 joined.write((lane, slice(low, high)), streams[block] * factors[lane])
-            x = _halves(joined.read().sum(0, keepdim=True))
+            x = self._halves(joined.read().sum(0, keepdim=True))
             norm = torch.rsqrt(x.square().mean(1) + eps * (first_inverse / 32) ** 2)
             inverse = torch.ones(1) if mean else norm
         logits = _words(spec.vocab_size)

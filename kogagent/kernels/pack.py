@@ -1,9 +1,9 @@
 """Where every weight of a model lies for the monokernel: one tape a block, in the order in which it is used.
 
 Knows shapes, bytes and shared memory; no device, no checkpoint format. A tape is a run of tiles of 512
-bytes: 8 rows x 32 columns of FP16 in the order of the tensor core's registers, so that a thread's share of a
-tile is one 16-byte load. Phases follow each other as the kernel runs them: for each layer qkv, out,
-gate-and-up, down; then the head. RMSNorm weights are multiplied into the columns of what reads the norm.
+bytes: 8 rows x 32 columns of FP16 or BF16 in the order of the tensor core's registers, so that a thread's
+share of a tile is one 16-byte load. Phases follow each other as the kernel runs them: for each layer qkv,
+out, gate-and-up, down; then the head. RMSNorm weights are multiplied into the columns of what reads the norm.
 
 Blocks are cut into groups, one for each stream of the model (one stream: all blocks). A phase's rows go to
 the blocks of a group in units of 8, contiguous, as even as units allow; the spare units of a phase go to the
@@ -348,7 +348,7 @@ def _ranges(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
 
 def to_tiles(matrix: torch.Tensor) -> torch.Tensor:
-    """[rows, columns] FP16 -> [units, tiles, 256], padded with zeros to whole tiles.
+    """[rows, columns] of halves -> [units, tiles, 256], padded with zeros to whole tiles.
 
     Element order in a tile: row g 0..7, quarter t 0..3, pair 0..1, half 0..1, element 0..1, where the column
     is 16*half + 4*t + 2*pair + element: what thread 4g+t of a warp loads is its A operand.
@@ -410,27 +410,35 @@ def matrix(layout: Layout, tensors: Mapping[str, torch.Tensor], phase: int, lane
     return columns("w2")
 
 
+def half_type(tensors: Mapping[str, torch.Tensor]) -> torch.dtype:
+    """The 16-bit type a model runs in: BF16 where its tensors are, else FP16."""
+    import torch
+
+    return torch.bfloat16 if tensors["embed"].dtype is torch.bfloat16 else torch.float16
+
+
 def pack(layout: Layout, tensors: Mapping[str, torch.Tensor]) -> torch.Tensor:
-    """All tapes [blocks, tape_bytes / 2] FP16, on the device the tensors are on.
+    """All tapes [blocks, tape_bytes / 2] of `half_type`, on the device the tensors are on.
 
     Bytes past a block's last phase are zero and never read. Raises ConfigError naming the phase when a folded
-    weight leaves FP16's range.
+    weight leaves that type's range.
     """
     import torch
 
     spec = layout.spec
     tapes = torch.zeros(
-        (layout.blocks, layout.tape_bytes // 2), dtype=torch.float16, device=tensors["embed"].device
+        (layout.blocks, layout.tape_bytes // 2), dtype=half_type(tensors), device=tensors["embed"].device
     )
     for phase in range(4 * spec.n_layers + 1):
         starts = layout.offsets_in_tape(phase) // 2
         grid = phase == 4 * spec.n_layers and layout.head_grid
         for lane in range(1 if grid else layout.lanes):
-            half = matrix(layout, tensors, phase, lane).half()
+            half = matrix(layout, tensors, phase, lane).to(tapes.dtype)
             if not bool(torch.isfinite(half).all()):
+                name = "BF16" if half.dtype is torch.bfloat16 else "FP16"
                 where = "head" if phase == 4 * spec.n_layers else f"layer {phase // 4}"
                 raise ConfigError(
-                    f"{where}: {PHASES[kind_of(phase, spec)]} weights leave FP16's range once the norm is "
+                    f"{where}: {PHASES[kind_of(phase, spec)]} weights leave {name}'s range once the norm is "
                     "folded in. Load the model on device='cpu' with dtype='float32'."
                 )
             tiles = to_tiles(half)
@@ -442,7 +450,7 @@ def pack(layout: Layout, tensors: Mapping[str, torch.Tensor]) -> torch.Tensor:
 
 
 def unpack(layout: Layout, tapes: torch.Tensor, phase: int, lane: int) -> torch.Tensor:
-    """One phase's matrix [rows, columns] back from the tapes: what `matrix` gave, in FP16."""
+    """One phase's matrix [rows, columns] back from the tapes: what `matrix` gave, rounded."""
     import torch
 
     shape = layout.shapes[kind_of(phase, layout.spec)]

@@ -42,23 +42,26 @@ def constants(spec: ModelSpec, width: int = 1) -> str:
 
 
 @pytest.mark.parametrize(
-    ("spec", "capability", "width"),
+    ("spec", "capability", "width", "bf16"),
     [
-        (LANEFORMER_2B, 80, 1),
-        (LANEFORMER_2B, 90, 1),
-        (LANEFORMER_2B, 90, 4),
-        (LANEFORMER_2B, 90, 8),
-        (LANEFORMER_2B, 100, 1),
-        (NARROW, 86, 1),
-        (NARROW, 90, 1),
+        (LANEFORMER_2B, 80, 1, True),
+        (LANEFORMER_2B, 90, 1, True),
+        (LANEFORMER_2B, 80, 1, False),
+        (LANEFORMER_2B, 90, 1, False),
+        (LANEFORMER_2B, 90, 4, False),
+        (LANEFORMER_2B, 90, 8, False),
+        (LANEFORMER_2B, 100, 1, False),
+        (NARROW, 86, 1, False),
+        (NARROW, 90, 1, False),
     ],
     ids=lambda value: value.name if isinstance(value, ModelSpec) else str(value),
 )
 def test_every_kernel_compiles_within_its_registers_and_stack(
-    spec: ModelSpec, capability: int, width: int, tmp_path: Path
+    spec: ModelSpec, capability: int, width: int, bf16: bool, tmp_path: Path
 ) -> None:
     model = constants(spec, width)
-    found = build("monokernel.cu", capability, cache=tmp_path, model=model).resources()
+    defines = ("KOGAGENT_BF16",) if bf16 else ()
+    found = build("monokernel.cu", capability, defines, cache=tmp_path, model=model).resources()
     assert set(found) == {"decode", "stream_only"}
     for name, resources in found.items():
         assert resources.registers <= REGISTERS, f"{name}: {resources}"

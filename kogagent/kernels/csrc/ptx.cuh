@@ -120,18 +120,28 @@ __device__ __forceinline__ u64 nanoseconds() {
 }
 
 // ── arithmetic ──
+// A half is the 16-bit type of weights, activations and cache: FP16, or BF16 where KOGAGENT_BF16 is defined.
+#ifdef KOGAGENT_BF16
+#define HALF "bf16"
+#else
+#define HALF "f16"
+#endif
 // Bits of two halves; lo lies at the lower address.
 __device__ __forceinline__ u32 pack_halves(float lo, float hi) {
     u32 d;
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(d) : "f"(hi), "f"(lo));
+    asm("cvt.rn." HALF "x2.f32 %0, %1, %2;" : "=r"(d) : "f"(hi), "f"(lo));
     return d;
 }
 __device__ __forceinline__ float2 unpack_halves(u32 v) {
+#ifdef KOGAGENT_BF16
+    return make_float2(__uint_as_float(v << 16), __uint_as_float(v & 0xffff0000u));
+#else
     float2 r;
     asm("{\n.reg .f16 a, b;\nmov.b32 {a, b}, %2;\ncvt.f32.f16 %0, a;\ncvt.f32.f16 %1, b;\n}"
         : "=f"(r.x), "=f"(r.y)
         : "r"(v));
     return r;
+#endif
 }
 // Volatile, so that loads stay ahead of the products that use them.
 __device__ __forceinline__ uint4 load_shared_16(u32 address) {
@@ -156,7 +166,7 @@ __device__ __forceinline__ void load_shared_transposed_2(u32 address, u32& a, u3
 }
 // c[16 x 8] += a[16 x 16] b[16 x 8], halves in, FP32 out.
 __device__ __forceinline__ void multiply_tile(float (&c)[4], const uint4& a, u32 b0, u32 b1) {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." HALF "." HALF ".f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
         : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1));
 }
