@@ -18,7 +18,8 @@ from urllib.parse import SplitResult, urljoin, urlsplit
 from pydantic import Field
 
 from kogagent.errors import InputError, MissingExtraError, Retry, ToolFailed
-from kogagent.toolkit.pages import plain_text
+from kogagent.toolkit.pages import text_of
+from kogagent.toolkit.process import ProcessLimits
 from kogagent.tools.tool import Tool
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ def fetch_tools(
         ):
             raise InputError(f"fetch_tools {name}={value!r} must be a positive number")
     gate = Gate(tuple(allow), http, private)
+    reading = ProcessLimits(seconds=seconds, processes=2, output_bytes=8 * max_bytes)
 
     async def fetch(url: Annotated[str, Field(min_length=1, max_length=2000)], raw: bool = False) -> str:
         """Get a page from the web as text.
@@ -79,14 +81,17 @@ def fetch_tools(
                 page = await _get(gate, url, max_bytes, max_redirects, user_agent)
         except TimeoutError as error:
             raise ToolFailed(f"{url}: no answer within {seconds:g} s") from error
-        return page.text(raw)
+        text = page.text()
+        if "html" in page.kind and not raw:
+            text = await text_of(text, page.url, reading)
+        return page.told(text)
 
     hosts = ", ".join(allow) or "none"
     tool = Tool(
         fetch,
         description=f"Get a page from the web as text. The hosts: {hosts}.",
         needs_approval=needs_approval,
-        timeout=seconds + 5,
+        timeout=2 * seconds + 5,
     )
     return (tool,)
 
@@ -165,7 +170,7 @@ class _Page:
     body: bytes
     cut: bool
 
-    def text(self, raw: bool) -> str:
+    def text(self) -> str:
         if (
             self.body
             and not self.kind.startswith(_TEXTS)
@@ -174,11 +179,12 @@ class _Page:
             raise ToolFailed(f"{self.url} is {self.kind or 'of no type'}, not text")
         charset = re.search(r"charset=[\"']?([\w-]+)", self.kind)
         try:
-            text = self.body.decode(charset[1] if charset else "utf-8", "replace")
+            return self.body.decode(charset[1] if charset else "utf-8", "replace")
         except LookupError:
-            text = self.body.decode("utf-8", "replace")
-        if "html" in self.kind and not raw:
-            text = plain_text(text, self.url)
+            return self.body.decode("utf-8", "replace")
+
+    def told(self, text: str) -> str:
+        """With what is out of the ordinary."""
         head = f"[{self.status} {self.url}]\n" if self.status != 200 else ""
         return (
             head

@@ -17,6 +17,7 @@ from kogagent.tools.tool import Tool
 
 _SCAN_BYTES = 64 << 20  # of a file that is read from a late line
 _LINE_CHARS = 2000
+_NEAR_CHARS, _NEAR_TEXT = 200, 200_000  # of a line, of a file that is searched for one like another
 
 PathText = Annotated[str, Field(description="Path relative to the folder.", min_length=1, max_length=1024)]
 
@@ -217,8 +218,8 @@ def _bounded_lines(file: BinaryIO) -> Any:
 
 def _not_found(text: str, old: str, path: str) -> str:
     """Where the nearest line is, since most misses are a matter of white space."""
-    first = next((line for line in old.splitlines() if line.strip()), old)
-    lines = text.splitlines()[:20_000]
-    close = difflib.get_close_matches(first, lines, n=1, cutoff=0.6) if len(lines) < 2000 else []
-    hint = f" The nearest line is {lines.index(close[0]) + 1}: {close[0][:200]!r}" if close else ""
+    first = next((line for line in old.splitlines() if line.strip()), old)[:_NEAR_CHARS]
+    lines = [line[:_NEAR_CHARS] for line in text[:_NEAR_TEXT].splitlines()[:2000]]  # comparing takes its time
+    close = difflib.get_close_matches(first, lines, n=1, cutoff=0.6)
+    hint = f" The nearest line is {lines.index(close[0]) + 1}: {close[0]!r}" if close else ""
     return f"the piece does not occur in {path!r}.{hint} Copy it exactly as read_file shows it"

@@ -1,10 +1,20 @@
-"""A web page as text that a model can read. Knows HTML; no network."""
+"""A web page as text that a model can read. Knows HTML; no network.
+
+Some pages take Python's parser a very long time: `text_of` reads them in a child that can be ended.
+"""
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import sys
+import tempfile
 from html.parser import HTMLParser
 from urllib.parse import urljoin
+
+from kogagent.errors import ToolFailed
+from kogagent.toolkit.process import ProcessLimits, child_command, run_process
 
 _SILENT = {"title", "script", "style", "template", "noscript", "svg", "head"}
 _BREAKS = {
@@ -23,6 +33,26 @@ _BREAKS = {
     "footer",
 }
 _HEADS = {f"h{level}": "#" * level + " " for level in range(1, 7)}
+
+
+async def text_of(html: str, base: str, limits: ProcessLimits) -> str:
+    """`plain_text` of a page, in a child. Raises ToolFailed where it takes more than the limits."""
+    with tempfile.TemporaryDirectory(prefix="kogagent-", ignore_cleanup_errors=True) as folder:
+        cwd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            request = json.dumps({"html": html, "base": base}).encode()
+            ended = await run_process(child_command(__name__), cwd=cwd, stdin=request, limits=limits)
+        finally:
+            os.close(cwd)
+    if ended.why != "exit" or ended.code != 0:
+        raise ToolFailed(f"{base}: its HTML could not be read within {limits.seconds:g} s. Ask for it raw")
+    return ended.output
+
+
+def main() -> None:
+    """In the child: read a request, print the text."""
+    asked = json.loads(sys.stdin.read())
+    sys.stdout.write(plain_text(asked["html"], asked["base"]))
 
 
 def plain_text(html: str, base: str = "") -> str:

@@ -19,29 +19,16 @@ from kogagent.errors import InputError, ToolFailed
 
 _PACKAGES = str(Path(__file__).resolve().parents[2])
 _GRACE_S = 3.0  # for a supervisor to clean up
+# Of /proc only what is about the machine: below the numbers stand other programs' environments and memory.
 _READS = (
+    *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix", "/sys/devices/system/cpu", "/proc/self"),
     *(
-        "/usr",
-        "/bin",
-        "/sbin",
-        "/lib",
-        "/lib32",
-        "/lib64",
-        "/opt",
-        "/proc",
-        "/sys/devices/system/cpu",
-        "/nix",
+        f"/proc/{name}"
+        for name in ("cpuinfo", "meminfo", "stat", "loadavg", "uptime", "version", "filesystems")
     ),
-    *("/etc/alternatives", "/etc/ssl", "/etc/ca-certificates", "/etc/ld.so.cache", "/etc/ld.so.conf"),
-    *(
-        "/etc/ld.so.conf.d",
-        "/etc/passwd",
-        "/etc/group",
-        "/etc/nsswitch.conf",
-        "/etc/hosts",
-        "/etc/resolv.conf",
-    ),
-    *("/etc/localtime", "/etc/gitconfig", "/etc/mime.types", "/etc/terminfo"),
+    *("/proc/sys/kernel", "/proc/sys/vm", "/etc/passwd", "/etc/group", "/etc/hosts", "/etc/resolv.conf"),
+    *("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/nsswitch.conf", "/etc/localtime"),
+    *("/etc/alternatives", "/etc/ssl", "/etc/ca-certificates", "/etc/gitconfig", "/etc/mime.types"),
 )
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")
 

@@ -15,6 +15,7 @@ import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
@@ -22,6 +23,7 @@ from kogagent.errors import InputError, Retry, ToolFailed
 
 _MAX_DEPTH = 64
 _MAX_LENGTH = 4096
+_MAX_NAMES = 100_000  # of one folder: more are not looked at
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +141,7 @@ class Root:
 
     def _walk(self, fd: int, prefix: str, depth: int) -> Iterator[Entry]:
         with os.scandir(fd) as found:
-            names = sorted(entry.name for entry in found)
+            names = sorted(entry.name for entry in islice(found, _MAX_NAMES))
         for name in names:
             if self.excluded(name):
                 continue

@@ -221,3 +221,26 @@ def test_a_page_as_text() -> None:
     assert plain_text("<pre>a\n b</pre>c\nd") == "a\nb\nc d"
     assert plain_text("</script></style></div>text") == "text"
     assert plain_text("<script>" * 1000 + "x") == ""
+
+
+async def test_a_page_that_takes_a_parser_for_ever_is_given_up() -> None:
+    body = "<p>" + "<a " * 600_000
+
+    async def heavy(path: str, writer: asyncio.StreamWriter) -> None:
+        writer.write(page(body, "text/html"))
+
+    async with server(heavy) as (port, _):
+        tools = fetch_tools([f"localhost:{port}"], http=True, private=True, seconds=5.0)
+        ticks = 0
+
+        async def tick() -> None:
+            nonlocal ticks
+            while True:
+                await asyncio.sleep(0.01)
+                ticks += 1
+
+        ticker = asyncio.create_task(tick())
+        result = await Asked(tools).result("fetch", url=f"http://localhost:{port}/")
+        ticker.cancel()
+        assert ticks > 1, "the loop stood still"
+        assert result.status == "ok" or "could not be read within 5 s" in result.text

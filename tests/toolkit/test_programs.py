@@ -265,3 +265,17 @@ async def test_what_the_kernel_lacks_is_made_up_for_or_refused(
         told = await ask("run_shell", command=look)
         assert told.endswith("done") and ("Permission denied" in told or "unreachable" in told)
     await until_gone("43210")
+
+
+async def test_secrets_of_other_processes_cannot_be_read(tmp_path: Path) -> None:
+    """The environment of a process of the same user, by its number outside."""
+    secret = {"SECRET_TOKEN": "hunter2", "PATH": os.environ["PATH"]}
+    sleeper = await asyncio.create_subprocess_exec("sleep", "32109", env=secret)
+    try:
+        look = f"tr '\\0' '\\n' < /proc/{sleeper.pid}/environ; cat /proc/[0-9]*/environ; echo done"
+        for network in (False, True):
+            told = await shell(tmp_path, network=network)("run_shell", command=look)
+            assert "hunter2" not in told and "done" in told
+    finally:
+        sleeper.kill()
+        await sleeper.wait()
