@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         ToolError,
         ToolFailed,
     )
-    from kogagent.local import Choices, Ebnf, Engine, Regex
+    from kogagent.local import Choices, Ebnf, Engine, JsonSchema, Regex
     from kogagent.loop.agent import Agent
     from kogagent.loop.compaction import Compaction
     from kogagent.loop.conversation import BestOf, Conversation
@@ -85,7 +85,7 @@ if TYPE_CHECKING:
 _NAMES_OF = {
     "errors": "ConfigError ContextError Deferred DeviceError EngineClosedError GuardrailError InputError "
     "KogagentError MissingExtraError ModelError Retry SchemaError ToolError ToolFailed",
-    "local": "Choices Ebnf Engine Regex",
+    "local": "Choices Ebnf Engine JsonSchema Regex",
     "loop.agent": "Agent",
     "loop.compaction": "Compaction",
     "loop.conversation": "BestOf Conversation",
@@ -141,6 +141,7 @@ __all__ = [
     "Handoff",
     "Hooks",
     "InputError",
+    "JsonSchema",
     "KogagentError",
     "Limits",
     "Message",

@@ -20,10 +20,10 @@ _PACKAGES = {
     "tokenizers": "text to tokens",
     "jinja2": "chat templates",
     "pydantic": "tool schemas",
-    "llguidance": "the grammar's tests",
 }
 _EXTRAS = {
     "gguf": ("gguf", "reading .gguf files"),
+    "llguidance": ("fallback", "schemas the own grammar refuses"),
     "cupy": ("cuda", "the cuda backend"),
     "triton": ("cuda", "the cuda backend"),
     "cuda-bindings": ("cuda", "the cuda backend"),

@@ -2,7 +2,7 @@
 
 from kogagent.local.engine import Engine
 from kogagent.local.model import LocalModel
-from kogagent.local.stream import Choices, Ebnf, Regex, TextSession, TokenStream
+from kogagent.local.stream import Choices, Ebnf, JsonSchema, Regex, TextSession, TokenStream
 from kogagent.local.tokens import Token
 from kogagent.local.turn import ModelTurn
 
@@ -10,6 +10,7 @@ __all__ = [
     "Choices",
     "Ebnf",
     "Engine",
+    "JsonSchema",
     "LocalModel",
     "ModelTurn",
     "Regex",

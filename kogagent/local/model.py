@@ -36,6 +36,7 @@ class ModelOptions:
 
     sampling: SamplingParams
     constrained: bool  # a grammar over the whole turn: calls well-formed and well-typed
+    fallback: bool  # what that grammar cannot hold goes to llguidance instead of being refused
     forced_runs: bool  # tokens the grammar leaves no choice about cost no pass of their own
     reuse: bool  # what is already in the cache is not computed again
 
@@ -156,6 +157,7 @@ class LocalModel:
             tool_choice=request.tool_choice,
             max_calls=request.max_calls,
             output_schema=request.output_schema,
+            fallback=self.options.fallback,
         )
         self._compiled = (wanted, grammar)
         return grammar

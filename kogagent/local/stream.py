@@ -20,6 +20,15 @@ from kogagent.types import FinishReason, Timings, Usage
 
 
 @dataclass(frozen=True, slots=True)
+class JsonSchema:
+    """A grammar: one JSON value of a schema. fallback: what the own compiler refuses is handed to llguidance
+    (the extra `fallback`) where that enforces it."""
+
+    schema: Mapping[str, Any] | bool
+    fallback: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Regex:
     """A grammar: text that an ECMA-262 pattern matches from end to end, at most max_length code points."""
 
@@ -43,17 +52,18 @@ class Ebnf:
     depth: int = 16
 
 
-Grammar: TypeAlias = Mapping[str, Any] | Regex | Choices | Ebnf | TokenGrammar
-"""What `grammar=` takes: a JSON Schema, a Regex, Choices, Ebnf, or a grammar compiled for the vocabulary."""
+Grammar: TypeAlias = Mapping[str, Any] | JsonSchema | Regex | Choices | Ebnf | TokenGrammar
+"""What `grammar=` takes: a JSON Schema, plain or as JsonSchema, a Regex, Choices, Ebnf, or a grammar compiled
+for the vocabulary."""
 
 
 def check_grammar(grammar: Grammar | None) -> None:
     """Raise InputError for what is no grammar at all."""
-    known = grammar is None or isinstance(grammar, Mapping | Regex | Choices | Ebnf)
+    known = grammar is None or isinstance(grammar, Mapping | JsonSchema | Regex | Choices | Ebnf)
     if not known and not callable(getattr(grammar, "start", None)):
         raise InputError(
-            f"grammar={grammar!r}: must be a JSON Schema, Regex(...), Choices(...), Ebnf(...) or a compiled "
-            "grammar"
+            f"grammar={grammar!r}: must be a JSON Schema, JsonSchema(...), Regex(...), Choices(...), "
+            "Ebnf(...) or a compiled grammar"
         )
 
 
@@ -66,6 +76,8 @@ def compiled(grammar: Grammar | None, vocabulary: Vocabulary) -> TokenGrammar | 
 
     if isinstance(grammar, Mapping):
         return compile_schema(grammar, vocabulary)
+    if isinstance(grammar, JsonSchema):
+        return compile_schema(grammar.schema, vocabulary, fallback=grammar.fallback)
     if isinstance(grammar, Regex):
         return compile_regex(grammar.pattern, vocabulary, max_length=grammar.max_length)
     if isinstance(grammar, Choices):

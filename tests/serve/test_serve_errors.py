@@ -77,13 +77,13 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"tools": tool(name="none")}, "tools[0].function.name"),
     ({"tools": [*tool(), *tool()]}, "tools[1].function.name"),
     ({"tools": tool(returns="text")}, "tools[0].function.returns"),
-    ({"tools": [*tool(name="g"), *tool({"type": "object", "not": {}})]}, "tools[1].function.parameters"),
+    ({"tools": [*tool(name="g"), *tool({"type": "object", "contains": {}})]}, "tools[1].function.parameters"),
     ({"tool_choice": "required"}, "tool_choice"),
     ({"tool_choice": "sometimes"}, "tool_choice"),
     ({"tools": tool(), "tool_choice": {"type": "function", "function": {"name": "g"}}}, "tool_choice"),
     ({"response_format": {"type": "xml"}}, "response_format.type"),
     ({"response_format": format_of({"type": "string", "frob": 1})}, "response_format.json_schema.schema"),
-    ({"response_format": format_of({"if": {}}), "logprobs": True}, "response_format.json_schema.schema"),
+    ({"response_format": format_of({"contains": {}}), "logprobs": True}, "response_format.json_schema.schema"),
 ]  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from kogagent.engine.grammar.compile import (
     compile_schema,
     compile_turn,
 )
+from kogagent.engine.grammar.fallback import FallbackGrammar, FallbackMatcher
 from kogagent.engine.grammar.kinds import ArgumentKinds
 from kogagent.engine.grammar.matcher import Grammar, Matcher
 from kogagent.engine.grammar.shapes import Bounds
@@ -18,6 +19,8 @@ from kogagent.engine.grammar.shapes import Bounds
 __all__ = [
     "ArgumentKinds",
     "Bounds",
+    "FallbackGrammar",
+    "FallbackMatcher",
     "Grammar",
     "Matcher",
     "compile_choices",

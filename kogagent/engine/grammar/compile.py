@@ -11,7 +11,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Literal, overload
 
 from kogagent.engine.grammar.automaton import (
     END,
@@ -23,6 +23,7 @@ from kogagent.engine.grammar.automaton import (
     TooLarge,
 )
 from kogagent.engine.grammar.ebnf import read_ebnf
+from kogagent.engine.grammar.fallback import FallbackGrammar, schema_fallback, turn_fallback
 from kogagent.engine.grammar.library import library
 from kogagent.engine.grammar.matcher import Grammar
 from kogagent.engine.grammar.procedures import Procedures, check_depth
@@ -30,13 +31,12 @@ from kogagent.engine.grammar.regex import PatternError, compile_pattern
 from kogagent.engine.grammar.schema import Schemas
 from kogagent.engine.grammar.shapes import Bounds, check_json, error
 from kogagent.engine.grammar.trie import TokenTrie, trie_of
-from kogagent.engine.grammar.turn import Calls, begin_rest, opened, text_states, thought_states
+from kogagent.engine.grammar.turn import Calls, Opening, opened
 from kogagent.engine.grammar.values import Writer
 from kogagent.engine.grammar.walker import Walker
 from kogagent.errors import InputError, SchemaError
 from kogagent.spec import HERMES, CallFormat, Vocabulary
 from kogagent.spec.calls import BARE_NAME
-from kogagent.spec.scan import spell
 
 _CACHE: OrderedDict[str, Grammar] = OrderedDict()
 _CACHED = 32
@@ -49,6 +49,7 @@ _OBJECT_SOURCES = (
 )
 
 
+@overload
 def compile_turn(
     tools: Mapping[str, Mapping[str, Any]],
     vocabulary: Vocabulary,
@@ -59,13 +60,45 @@ def compile_turn(
     lead_text: bool | None = None,
     output_schema: Mapping[str, Any] | bool | None = None,
     bounds: Bounds | None = None,
-) -> Grammar:
+    fallback: Literal[False] = False,
+) -> Grammar: ...
+
+
+@overload
+def compile_turn(
+    tools: Mapping[str, Mapping[str, Any]],
+    vocabulary: Vocabulary,
+    format: CallFormat = HERMES,
+    *,
+    tool_choice: str = "auto",
+    max_calls: int = 8,
+    lead_text: bool | None = None,
+    output_schema: Mapping[str, Any] | bool | None = None,
+    bounds: Bounds | None = None,
+    fallback: bool,
+) -> Grammar | FallbackGrammar: ...
+
+
+def compile_turn(
+    tools: Mapping[str, Mapping[str, Any]],
+    vocabulary: Vocabulary,
+    format: CallFormat = HERMES,
+    *,
+    tool_choice: str = "auto",
+    max_calls: int = 8,
+    lead_text: bool | None = None,
+    output_schema: Mapping[str, Any] | bool | None = None,
+    bounds: Bounds | None = None,
+    fallback: bool = False,
+) -> Grammar | FallbackGrammar:
     """One turn of a model that may call tools.
 
     tools: name -> schema of its arguments, which is of type object. tool_choice: "auto" text, calls or both;
     "none" text alone; "required" at least one call; or the name of the one tool to call. lead_text: whether
     text may stand before required calls (default no). output_schema: the text is a JSON value of this schema.
-    Raises SchemaError naming tool, path and keyword, InputError for a bad choice.
+    fallback: tools the automaton cannot hold are handed to llguidance instead of being refused; so is an
+    output schema, where there are no tools beside it. Raises SchemaError naming tool, path and keyword,
+    InputError for a bad choice.
     """
     bounds = bounds or Bounds()
     if tool_choice not in ("auto", "none", "required") and tool_choice not in tools:
@@ -78,34 +111,10 @@ def compile_turn(
     chosen = {n: s for n, s in tools.items() if tool_choice in ("auto", "required", n)}
 
     def build(trie: TokenTrie, notes: dict[str, None]) -> Automaton:
-        trigger, rest = begin_rest(format, trie.names)
-        if not trigger or (trigger[0] < END and any(symbol >= END for symbol in trigger)):
-            raise InputError(f"format {format.name!r}: its trigger must be text or start with a special id")
-        mode = "none" if not chosen or format.at_start else "auto" if tool_choice == "auto" else "lead"
-        sought = () if format.at_start else trigger
-        base, text = text_states(bounds.digits, trie.unspellable, sought, mode)
-        thoughts = 0
-        think_end = spell(format.think_end, trie.names)
-        if think_end:
-            if len(think_end) > 1 and any(symbol >= END for symbol in think_end):
-                raise InputError(f"format {format.name!r}: think_end must be text or one special id")
-            base, text, thoughts = thought_states(bounds.digits, trie.unspellable, sought, mode, think_end)
-        builder = Builder(base)
-
-        def first(start: int) -> int:
-            """`start`, with thoughts allowed before it."""
-            if not think_end:
-                return start
-            notes[f"thoughts: at most {bounds.thoughts} code points"] = None
-            back = builder.literal(spell(format.think_gap, trie.names), start)
-            call = builder.call(thoughts, back, 0, bounds.thoughts)
-            try:
-                return opened(builder, start, spell(format.think_begin, trie.names), call)
-            except Conflict:
-                raise InputError(
-                    f"format {format.name!r}: what comes first starts like {format.think_begin!r}"
-                ) from None
-
+        mode = "none" if not chosen else "auto" if tool_choice == "auto" else "lead"
+        opening = Opening(trie, format, mode, bounds, notes)
+        builder, text, first = opening.builder, opening.text, opening.first
+        trigger, rest = opening.trigger, opening.rest
         values = _Values(builder, trie, format, bounds, notes)
         if not chosen:
             if output_schema is not None:
@@ -148,7 +157,53 @@ def compile_turn(
         "output": [output_schema] if output_schema is not None else [],
         "bounds": asdict(bounds),
     }
+    try:
+        return _cached(key, vocabulary, build)
+    except SchemaError as refused:
+        if not fallback or (chosen and output_schema is not None):
+            raise
+        if not chosen:
+            return schema_fallback(output_schema, vocabulary, format if format.is_json else HERMES, refused)
+        mode = "auto" if tool_choice == "auto" else "lead" if lead_text else None
+        before = _up_to_calls(vocabulary, format, mode, bounds)
+        return turn_fallback(chosen, vocabulary, format, max_calls, before, refused)
+
+
+def _up_to_calls(vocabulary: Vocabulary, format: CallFormat, mode: str | None, bounds: Bounds) -> Grammar:
+    """What comes before calls, their trigger included. mode: of the free text, None for no text at all."""
+
+    def build(trie: TokenTrie, notes: dict[str, None]) -> Automaton:
+        opening = Opening(trie, format, mode or "lead", bounds, notes)
+        if mode is None or format.at_start:
+            start = opening.builder.literal(opening.trigger, FINISHED)
+            return opening.builder.finish(opening.first(start), missing=trie.unspellable)
+        call = opening.builder.call(opening.text, FINISHED)
+        return opening.builder.finish(opening.first(opening.text), [call], missing=trie.unspellable)
+
+    key = {"up to calls": asdict(format), "mode": mode, "bounds": asdict(bounds)}
     return _cached(key, vocabulary, build)
+
+
+@overload
+def compile_schema(
+    schema: Mapping[str, Any] | bool,
+    vocabulary: Vocabulary,
+    *,
+    bounds: Bounds | None = None,
+    format: CallFormat = HERMES,
+    fallback: Literal[False] = False,
+) -> Grammar: ...
+
+
+@overload
+def compile_schema(
+    schema: Mapping[str, Any] | bool,
+    vocabulary: Vocabulary,
+    *,
+    bounds: Bounds | None = None,
+    format: CallFormat = HERMES,
+    fallback: bool,
+) -> Grammar | FallbackGrammar: ...
 
 
 def compile_schema(
@@ -157,10 +212,12 @@ def compile_schema(
     *,
     bounds: Bounds | None = None,
     format: CallFormat = HERMES,
-) -> Grammar:
+    fallback: bool = False,
+) -> Grammar | FallbackGrammar:
     """One JSON value of a schema, then an end id; `format` gives the separators. Raises SchemaError.
 
-    Without bounds an integer may be written 1.0, as the specification says; a tool's may not.
+    Without bounds an integer may be written 1.0, as the specification says; a tool's may not. fallback: what
+    the automaton cannot hold is handed to llguidance (the extra `fallback`) instead of being refused.
     """
     bounds = bounds or Bounds(zero_fraction=True)
 
@@ -170,7 +227,12 @@ def compile_schema(
         return builder.finish(answer, missing=trie.unspellable)
 
     style = asdict(format.values) if format.is_json else None
-    return _cached({"schema": schema, "bounds": asdict(bounds), "style": style}, vocabulary, build)
+    try:
+        return _cached({"schema": schema, "bounds": asdict(bounds), "style": style}, vocabulary, build)
+    except SchemaError as refused:
+        if not fallback:
+            raise
+        return schema_fallback(schema, vocabulary, format if format.is_json else HERMES, refused)
 
 
 def compile_regex(pattern: str, vocabulary: Vocabulary, *, max_length: int = 4096) -> Grammar:

@@ -7,14 +7,17 @@ from dataclasses import fields
 from pathlib import Path
 
 from kogagent.engine.grammar.formats import FORMATS, HINTS, NUMBER_FORMATS
-from kogagent.engine.grammar.keywords import KEYWORDS
+from kogagent.engine.grammar.keywords import CARRIED, KEYWORDS
 from kogagent.engine.grammar.shapes import Bounds
 
 
 def keyword_table() -> str:
     """Every keyword and what becomes of it."""
-    rows = [f"| `{word}` | {kind} | {how} |" for word, (kind, how) in KEYWORDS.items()]
-    return "\n".join(["| keyword | is | how far |", "|---|---|---|", *rows])
+    rows = []
+    for word, (kind, how) in KEYWORDS.items():
+        beyond = "" if kind == "annotation" else "fallback" if word in CARRIED else "refused"
+        rows.append(f"| `{word}` | {kind} | {how} | {beyond} |")
+    return "\n".join(["| keyword | is | how far | beyond that |", "|---|---|---|---|", *rows])
 
 
 def format_table() -> str:

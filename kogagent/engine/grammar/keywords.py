@@ -74,6 +74,18 @@ KEYWORDS: dict[str, tuple[str, str]] = {
 }
 """keyword: (enforced | annotation | refused, how far). One in no row is refused; x-… is an annotation."""
 
+CARRIED = frozenset(
+    {
+        *("type", "enum", "const", "anyOf", "allOf", "$ref", "$defs", "definitions"),
+        *("properties", "required", "additionalProperties", "patternProperties", "maxProperties"),
+        *("items", "prefixItems", "minItems", "maxItems", "minLength", "maxLength", "pattern", "format"),
+        *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
+    }
+)
+"""What llguidance enforces as well: of these the cases refused here can be handed to it.
+
+Not minProperties, where it counts a repeated name twice, and not oneOf, which it does not have."""
+
 IMPLIES = {
     **dict.fromkeys(
         ("properties", "required", "additionalProperties", "minProperties", "maxProperties"), "object"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 
-from kogagent.engine.grammar.dfa import Dfa, explore
+from kogagent.engine.grammar.dfa import MAX_STATES, Dfa, TooManyStates, explore, literals
 
 FLOAT_DIGITS = 15
 """Every decimal of so many digits survives a double: longer integers are not written with a fraction."""
@@ -136,6 +136,19 @@ def free_number(integer: bool, zero_fraction: bool, digits: int) -> Dfa:
     return dfa
 
 
+def _few(interval: Interval, multiple: Fraction | None, zero_fraction: bool) -> Dfa | None:
+    """The integers of an interval, where they are few multiples of a large number: cheaper one by one."""
+    low, high = interval.low, interval.high
+    if not interval.integer or multiple is None or multiple < 100 or low is None or high is None:
+        return None
+    first, last = math.ceil(low / multiple), math.floor(high / multiple)
+    if not 0 < last - first + 1 <= 512:
+        return None
+    texts = [str(int(k * multiple)) for k in range(first, last + 1) if interval.holds(k * multiple)]
+    texts += [text + ".0" for text in texts if zero_fraction and len(text.lstrip("-")) <= FLOAT_DIGITS]
+    return literals(texts) if texts else None
+
+
 @lru_cache(maxsize=512)
 def bounded_number(interval: Interval, zero_fraction: bool, digits: int) -> Dfa | None:
     """The numbers of an interval. None when no number of that many digits lies in it.
@@ -151,6 +164,9 @@ def bounded_number(interval: Interval, zero_fraction: bool, digits: int) -> Dfa 
             return None
     if interval.integer:
         multiple = lcm(multiple, Fraction(1)) if multiple is not None else Fraction(1)
+    few = _few(interval, multiple, zero_fraction)
+    if few is not None:
+        return few
     places = digits
     if multiple is not None:
         finite = decimals(multiple)
@@ -245,5 +261,7 @@ def bounded_number(interval: Interval, zero_fraction: bool, digits: int) -> Dfa 
         assert isinstance(length, int) and isinstance(key[4], int)
         return bool(key[6]) and key[4] * 10 ** (places - length) % modulus == 0
 
+    if modulus > MAX_STATES:
+        raise TooManyStates  # a state at least for each remainder
     start: Key = ("start", False)
     return explore(start, moves, accepts)

@@ -20,7 +20,10 @@ from kogagent.engine.grammar.automaton import (
     Conflict,
 )
 from kogagent.engine.grammar.library import library
+from kogagent.engine.grammar.shapes import Bounds
+from kogagent.engine.grammar.trie import TokenTrie
 from kogagent.engine.grammar.utf8 import Spans, sequences
+from kogagent.errors import InputError
 from kogagent.spec import CallFormat
 from kogagent.spec.scan import INSIDE, NO_FENCE, FenceState, fence_step, matched, spell, trigger_of
 
@@ -176,3 +179,42 @@ def begin_rest(form: CallFormat, names: Mapping[str, int]) -> tuple[tuple[int, .
     begin = spell(form.begin, names)
     trigger = trigger_of(spell(form.trigger, names))
     return trigger, begin[len(trigger) :]
+
+
+class Opening:
+    """What a turn may start with: thoughts, free text, the trigger of its calls. builder holds their states,
+    text is the start of free text."""
+
+    def __init__(
+        self, trie: TokenTrie, form: CallFormat, mode: str, bounds: Bounds, notes: dict[str, None]
+    ) -> None:
+        self._form, self._trie, self._bounds, self._notes = form, trie, bounds, notes
+        self.trigger, self.rest = begin_rest(form, trie.names)
+        if not self.trigger or (self.trigger[0] < END and any(symbol >= END for symbol in self.trigger)):
+            raise InputError(f"format {form.name!r}: its trigger must be text or start with a special id")
+        mode = "none" if form.at_start else mode
+        sought = () if form.at_start else self.trigger
+        base, self.text = text_states(bounds.digits, trie.unspellable, sought, mode)
+        self._think_end = spell(form.think_end, trie.names)
+        if self._think_end:
+            if len(self._think_end) > 1 and any(symbol >= END for symbol in self._think_end):
+                raise InputError(f"format {form.name!r}: think_end must be text or one special id")
+            base, self.text, self._thoughts = thought_states(
+                bounds.digits, trie.unspellable, sought, mode, self._think_end
+            )
+        self.builder = Builder(base)
+
+    def first(self, start: int) -> int:
+        """`start`, with thoughts allowed before it."""
+        if not self._think_end:
+            return start
+        form, names, most = self._form, self._trie.names, self._bounds.thoughts
+        self._notes[f"thoughts: at most {most} code points"] = None
+        back = self.builder.literal(spell(form.think_gap, names), start)
+        call = self.builder.call(self._thoughts, back, 0, most)
+        try:
+            return opened(self.builder, start, spell(form.think_begin, names), call)
+        except Conflict:
+            raise InputError(
+                f"format {form.name!r}: what comes first starts like {form.think_begin!r}"
+            ) from None
