@@ -83,7 +83,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"tools": tool(), "tool_choice": {"type": "function", "function": {"name": "g"}}}, "tool_choice"),
     ({"response_format": {"type": "xml"}}, "response_format.type"),
     ({"response_format": format_of({"type": "string", "frob": 1})}, "response_format.json_schema.schema"),
-    ({"response_format": format_of({"contains": {}}), "logprobs": True}, "response_format.json_schema.schema"),
+    ({"response_format": format_of({"not": 3}), "logprobs": True}, "response_format.json_schema.schema"),
 ]  # fmt: skip
 
 
