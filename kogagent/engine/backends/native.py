@@ -9,7 +9,7 @@ and by default the cache are FP32.
 from __future__ import annotations
 
 import ctypes
-import time
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
@@ -17,29 +17,30 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from kogagent.engine.backend import HOST_PREFILL_CHUNK, KV, Decode, DecodePlan, DecodeStats, Emitted
+from kogagent.engine.backend import HOST_PREFILL_CHUNK, KV, Decode, DecodePlan, TokenMatcher
 from kogagent.engine.backends.host import HostDecode, check_pending
+from kogagent.engine.backends.native_grammar import NativeGrammar
+from kogagent.engine.backends.native_segment import NativeDecode
 from kogagent.engine.backends.reference import check_capacity, check_rewind
+from kogagent.engine.grammar.matcher import Matcher
 from kogagent.engine.lanes import LaneTable, lane_table
-from kogagent.engine.sampling import choose
 from kogagent.engine.weights import check_tensors
-from kogagent.errors import ConfigError, DeviceError, EngineClosedError, InputError, ModelError
+from kogagent.errors import ConfigError, DeviceError, EngineClosedError, InputError, SchemaError
 from kogagent.kernels.cpu import library
 from kogagent.spec import ModelSpec
-from kogagent.types import FinishReason
 
-Dtype: TypeAlias = Literal["auto", "float32", "float16", "bfloat16", "int8"]
+Dtype: TypeAlias = Literal["auto", "float32", "float16", "bfloat16", "int8", "int8_row"]
 CacheDtype: TypeAlias = Literal["float32", "float16"]
 
 _SOURCE_TYPES = {
     "float32": torch.float32,
     "float16": torch.float16,
     "bfloat16": torch.bfloat16,
-    "int8": torch.float32,  # quantised while it is packed
+    "int8": torch.float32,  # quantised while they are packed
+    "int8_row": torch.float32,
 }
 _BYTES_A_THREAD = 1 << 20  # read in some 50 microseconds; a barrier costs a thread about one
-_IDS_A_CALL = 256
-_SECONDS_A_CALL = 0.004  # tokens that come faster are handed over together
+_GRAMMARS = 16  # kept for one model
 _TILE = 16  # positions that lie side by side in the store of keys
 
 
@@ -129,6 +130,7 @@ class NativeBackend:
         self._threads = threads or _threads_for(spec)
         self._c = library.load()
         self._embed: torch.Tensor | None = None
+        self._grammars: OrderedDict[str, NativeGrammar | None] = OrderedDict()
         self._quantisation_error = 0.0
         self._model: int | None = self._open(lane_table(spec))
         try:
@@ -175,11 +177,14 @@ class NativeBackend:
             self._run(kv, ids, library.NONE, None)
 
     def decode(self, kv: KV, ids: Sequence[int], plan: DecodePlan) -> Decode:
+        """A segment of the program; one of the host's for a matcher or a grammar that its tables cannot hold."""
         self._handle()
-        sampling = plan.sampling
-        if plan.matcher is None and sampling.temperature == 0.0 and sampling.repetition_penalty == 1.0:
-            return GreedyDecode(self, kv, ids, plan)
-        return HostDecode(self, kv, ids, plan)
+        if plan.matcher is None:
+            return NativeDecode(self, own_kv(kv), ids, plan)
+        grammar = self._grammar(plan.matcher)
+        if grammar is None:
+            return HostDecode(self, kv, ids, plan)
+        return NativeDecode(self, own_kv(kv), ids, plan, grammar)
 
     def logits(self, kv: KV, ids: Sequence[int]) -> npt.NDArray[np.float32]:
         out = np.empty((len(ids), self._spec.vocab_size), np.float32)
@@ -196,6 +201,21 @@ class NativeBackend:
         if self._model is not None:
             self._c.kog_close(self._model)
         self._model = self._embed = None
+        self._grammars.clear()
+
+    def _grammar(self, matcher: TokenMatcher) -> NativeGrammar | None:
+        if not isinstance(matcher, Matcher):
+            return None
+        digest = matcher.grammar.digest
+        if digest not in self._grammars:
+            try:
+                self._grammars[digest] = NativeGrammar(matcher.grammar)
+            except SchemaError:  # too large for the tables
+                self._grammars[digest] = None
+            while len(self._grammars) > _GRAMMARS:
+                self._grammars.popitem(last=False)
+        self._grammars.move_to_end(digest)
+        return self._grammars[digest]
 
     def _handle(self) -> int:
         if self._model is None:
@@ -203,30 +223,36 @@ class NativeBackend:
         return self._model
 
     def _run(self, kv: KV, ids: Sequence[int], want: int, out: npt.NDArray[np.float32] | None) -> None:
-        self._call(self._c.kog_run, kv, ids, want, None if out is None else out.ctypes.data)
-        own_kv(kv).advance(len(ids))
-
-    def run_greedy(self, kv: KV, ids: Sequence[int], greedy: library.Greedy) -> None:
-        """Run ids and what follows them by `greedy`; the cache grows by all of it."""
-        self._call(self._c.kog_run_greedy, kv, ids, ctypes.byref(greedy))
-        if greedy.passes:
-            own_kv(kv).advance(len(ids) + greedy.passes - 1)
-
-    def _call(self, function: Any, kv: KV, ids: Sequence[int], *rest: object) -> None:
-        """kog_run or kog_run_greedy: they begin alike."""
         model = self._handle()
         keys, values = own_kv(kv).stores
         check_pending(kv, ids, self._spec.vocab_size)
         row = (ctypes.c_uint32 * len(ids))(*ids)
         stores = keys.ctypes.data, values.ctypes.data
-        if function(model, *stores, kv.capacity, kv.length, row, len(ids), *rest) != 0:
-            raise DeviceError(f"the CPU program found no memory for a pass over {len(ids)} ids")
+        to = None if out is None else out.ctypes.data
+        if self._c.kog_run(model, *stores, kv.capacity, kv.length, row, len(ids), want, to) != 0:
+            raise _no_memory(len(ids))
+        self.advance(kv, len(ids))
+
+    def run_segment(self, kv: KV, begin: int, segment: library.Segment) -> int:
+        """Run a segment that began at position `begin`; why it came back. The cache is not counted on."""
+        keys, values = own_kv(kv).stores
+        stores = keys.ctypes.data, values.ctypes.data
+        why: int = self._c.kog_run_segment(
+            self._handle(), *stores, kv.capacity, begin, ctypes.byref(segment)
+        )
+        if why == library.NO_MEMORY:
+            raise _no_memory(segment.filled - segment.ran)
+        return why
+
+    def advance(self, kv: KV, rows: int) -> None:
+        """Count rows whose keys and values have been written."""
+        own_kv(kv).advance(rows)
 
     # ── loading ──
 
     def _open(self, table: LaneTable) -> int:
         spec = self._spec
-        slots, count = _slots(table)
+        slots, free, count = _slots(table)
         landings = [landing for step in table.steps for landing in step.landings]
         first = [0]
         for step in table.steps:
@@ -257,8 +283,9 @@ class NativeBackend:
             (ctypes.c_double * len(frequencies))(*frequencies),
             numbers(spec.windows),
             numbers(slots),
+            numbers(free),
             numbers(first),
-            numbers([slots[landing.source] for landing in landings]),
+            numbers([landing.source for landing in landings]),
             floats([landing.own for landing in landings]),
             floats([landing.others for landing in landings]),
         )
@@ -315,91 +342,6 @@ class NativeBackend:
         return narrow.contiguous()
 
 
-class GreedyDecode:
-    """A segment without grammar, temperature and penalty: many tokens a call, as long as they come quickly.
-
-    Raises ContextError when the pending ids do not fit the cache, InputError for a plan that cannot run.
-    """
-
-    resident = False
-
-    def __init__(self, backend: NativeBackend, kv: KV, ids: Sequence[int], plan: DecodePlan) -> None:
-        vocab = backend.spec.vocab_size
-        check_pending(own_kv(kv), ids, vocab)
-        if plan.max_tokens < 1:
-            raise InputError(f"max_tokens={plan.max_tokens}: must be at least 1")
-        self._backend, self._kv, self._plan = backend, kv, plan
-        self._pending = list(ids)
-        self._room = plan.max_tokens
-        self._out: list[Emitted] = []
-        self._reason: FinishReason | None = None
-        self._prefill_s = self._sampled_s = 0.0
-        self._steps = 0
-        self._stop = ctypes.c_uint8(0)
-        self._stops = np.zeros(vocab, np.uint8)
-        self._stops[[i for i in plan.stop_ids if 0 <= i < vocab]] = 1
-        self._logits = np.empty(vocab, np.float32)
-        self._ids = (ctypes.c_uint32 * _IDS_A_CALL)()
-        self._logprobs = (ctypes.c_float * _IDS_A_CALL)()
-        self._greedy = library.Greedy(
-            legal=min(plan.legal_ids, vocab) if plan.legal_ids else vocab,
-            stops=self._stops.ctypes.data,
-            stop=ctypes.addressof(self._stop),
-            logits=self._logits.ctypes.data,
-            ids=self._ids,
-            logprobs=self._logprobs,
-        )
-
-    def drain_nowait(self) -> list[Emitted]:
-        out, self._out = self._out, []
-        return out
-
-    def stop(self) -> None:
-        self._stop.value = 1
-
-    @property
-    def reason(self) -> FinishReason | None:
-        return self._reason
-
-    @property
-    def stats(self) -> DecodeStats:
-        return DecodeStats(self._prefill_s, self._sampled_s, 0.0, self._steps)
-
-    def wait(self, seconds: float) -> None:
-        """At least one token; more of them while all together take no longer than a reader would notice."""
-        if self._reason is not None:
-            return
-        if self._stop.value:
-            self._reason = "cancelled"
-            return
-        is_prompt = len(self._pending) > 1
-        greedy = self._greedy
-        greedy.most = 1 if is_prompt else min(self._room, _IDS_A_CALL)
-        greedy.seconds = min(seconds, _SECONDS_A_CALL)
-        started = time.perf_counter()
-        self._backend.run_greedy(self._kv, self._pending, greedy)
-        elapsed = time.perf_counter() - started
-        if is_prompt:
-            self._prefill_s += elapsed
-        else:
-            self._sampled_s += elapsed
-        self._steps += greedy.passes
-        count = greedy.emitted
-        taken = zip(self._ids[:count], self._logprobs[:count], strict=True)
-        self._out += [Emitted(token, logprob, False) for token, logprob in taken]
-        if greedy.broken:
-            choose(self._logits, self._plan.sampling, self._kv.length, legal_ids=self._plan.legal_ids)
-            raise ModelError(f"the logits at position {self._kv.length} are not numbers")
-        self._pending = self._ids[count - 1 : count]
-        self._room -= count
-        if self._stops[self._pending[0]]:
-            self._reason = "stop"
-        elif self._room == 0:
-            self._reason = "length"
-        elif self._kv.length + 1 > self._kv.capacity:
-            self._reason = "context"
-
-
 def own_kv(kv: KV) -> NativeKV:
     """The cache as this backend's own. Raises InputError for another's."""
     if not isinstance(kv, NativeKV):
@@ -421,18 +363,28 @@ def _tiles(n: int) -> int:
     return -(-n // _TILE)
 
 
-def _slots(table: LaneTable) -> tuple[list[int], int]:
-    """Where each module leaves its output, a place used again after its last landing; how many there are."""
+def _slots(table: LaneTable) -> tuple[list[int], list[int], int]:
+    """Where each module leaves its output; how many modules' landings must be over before it may; places.
+
+    A place rests for some modules after its last landing, so that no lane waits for another to be done with
+    it. A lane alone waits for nothing: there a place is used again at once.
+    """
+    rest = 4 if table.lanes > 1 else 0
     slots: list[int] = []
     free: list[int] = []
-    ends: dict[int, list[int]] = {}
-    count = 0
+    last: list[int] = []  # of each place, the module after whose landings it is free; -1 while it waits
     for step in table.steps:
-        if free:
-            slot = free.pop()
+        found = next((i for i, end in enumerate(last) if end + rest < step.module), None)
+        if found is None:
+            found = len(last)
+            last.append(-1)
+            free.append(0)
         else:
-            slot, count = count, count + 1
-        slots.append(slot)
-        ends.setdefault(step.last_use, []).append(slot)
-        free += ends.pop(step.module, [])
-    return slots, count
+            free.append(last[found] + 1)
+        slots.append(found)
+        last[found] = step.last_use
+    return slots, free, len(last)
+
+
+def _no_memory(rows: int) -> DeviceError:
+    return DeviceError(f"the CPU program found no memory for a pass over {rows} ids")

@@ -266,5 +266,14 @@ class Matcher:
     def finished(self) -> bool:
         return self._state == FINISHED
 
+    @property
+    def place(self) -> tuple[int, Frame, tuple[int, ...]]:
+        """State, frames and the rest of a run that has begun."""
+        return self._state, self._frame, self._run
+
+    def go_to(self, state: int, frame: Frame, run: tuple[int, ...]) -> None:
+        """Stand where another walk through this grammar stands; the arguments are its `place`."""
+        self._state, self._frame, self._run, self._entry = state, frame, run, None
+
     def fork(self) -> Matcher:
         return Matcher(self.grammar, self._state, self._frame, self._run)

@@ -51,7 +51,7 @@ class Walker:
     def __init__(self, automaton: Automaton, trie: TokenTrie) -> None:
         self.automaton = automaton
         self.trie = trie
-        self._margin = trie.reach + automaton.max_need
+        self.margin = trie.reach + automaton.max_need  # of counts: further from the most is far
         self._index: dict[Config, int] = {}
         self._configs: list[Config] = []
         self._rows: list[npt.NDArray[np.int32] | None] = []
@@ -65,7 +65,7 @@ class Walker:
         if count >= 0:
             if least - count > self.trie.reach:
                 count = LOW
-            elif count >= least and most - count >= self._margin:
+            elif count >= least and most - count >= self.margin:
                 count = FAR
         return (site, count, self.normal(below))
 

@@ -16,11 +16,13 @@ from kogagent.errors import InputError
 
 HERE = Path(__file__).parent
 STEM = "_native"
-PROGRAMS = ("avx512", "avx2", "portable")
-TYPES = {"float32": 0, "float16": 1, "bfloat16": 2, "int8": 3}
+PROGRAMS = ("avx512_vnni", "avx512", "avx2", "neon_dot", "neon", "portable")
+TYPES = {"float32": 0, "float16": 1, "bfloat16": 2, "int8": 3, "int8_row": 4}
 HEADS = {"replicate": 0, "vocab_parallel": 1, "sum": 2}
 QKV, OUT, GATE_UP, DOWN = range(4)
 NONE, LAST, ALL = range(3)
+GOES_ON, STOP, LENGTH, CONTEXT, CANCELLED, GRAMMAR, UNKNOWN, BROKEN, NO_MEMORY, ILLEGAL = range(10)
+BYTES, NEVER = 0xFFFFFFFF, 0xFFFFFFFE
 
 _U32 = ctypes.c_uint32
 _U32S = ctypes.POINTER(_U32)
@@ -39,27 +41,48 @@ class Shape(ctypes.Structure):
         *((name, _U32) for name in ("head", "weights", "cache", "threads", "slots")),
         ("norm_eps", ctypes.c_float),
         ("frequencies", ctypes.POINTER(ctypes.c_double)),
-        *((name, _U32S) for name in ("windows", "step_slot", "step_first", "land_slot")),
+        *((name, _U32S) for name in ("windows", "step_slot", "step_free", "step_first", "land_source")),
         ("land_own", _F32S),
         ("land_others", _F32S),
     )
 
 
-class Greedy(ctypes.Structure):
-    """kog_greedy."""
+class Tables(ctypes.Structure):
+    """kog_tables."""
 
     _fields_ = (
-        ("legal", _U32),
-        ("most", _U32),
-        ("stops", _P),
-        ("stop", _P),
+        *((name, _P) for name in ("lone_code", "lone_move", "moves", "byte_class", "final_states", "need")),
+        *((name, _P) for name in ("site_entry", "site_follow", "site_least", "site_most")),
+        *((name, _P) for name in ("token_code", "token_first", "text")),
+        *((name, _U32) for name in ("lone", "states", "classes", "end_class", "sites", "tokens", "depth")),
+        *((name, _U32) for name in ("reach", "margin")),
+    )
+
+
+class Walk(ctypes.Structure):
+    """kog_walk."""
+
+    _fields_ = (
+        *((name, _U32) for name in ("state", "top")),
+        *((name, _P) for name in ("sites", "counts", "run")),
+        *((name, _U32) for name in ("run_room", "run_at", "run_end")),
+    )
+
+
+class Segment(ctypes.Structure):
+    """kog_segment."""
+
+    _fields_ = (
+        *((name, ctypes.c_float) for name in ("temperature", "top_p", "min_p_log", "penalty")),
+        ("top_k", _U32),
+        ("seed", ctypes.c_uint64),
+        *((name, _U32) for name in ("legal", "force")),
+        *((name, _P) for name in ("stops", "stop", "seen", "grammar")),
+        ("walk", ctypes.POINTER(Walk)),
         ("seconds", ctypes.c_double),
-        ("logits", _P),
-        ("ids", _U32S),
-        ("logprobs", _F32S),
-        ("emitted", _U32),
-        ("passes", _U32),
-        ("broken", _U32),
+        *((name, _P) for name in ("ids", "logprobs", "forced", "logits")),
+        *((name, _U32) for name in ("prompt", "most", "filled", "ran", "new_forced", "passes", "opened")),
+        *((name, ctypes.c_double) for name in ("prefill_s", "sampled_s", "forced_s")),
     )
 
 
@@ -74,7 +97,13 @@ _FUNCTIONS = {
     "kog_set_vectors": (None, [_P, _U32, _P, _P, _P, _P, _P]),
     "kog_set_norm": (None, [_P, _P]),
     "kog_run": (ctypes.c_int, [_P, _P, _P, _U32, _U32, _P, _U32, _U32, _P]),
-    "kog_run_greedy": (ctypes.c_int, [_P, _P, _P, _U32, _U32, _P, _U32, ctypes.POINTER(Greedy)]),
+    "kog_run_segment": (ctypes.c_int, [_P, _P, _P, _U32, _U32, ctypes.POINTER(Segment)]),
+    "kog_open_grammar": (_P, [ctypes.POINTER(Tables)]),
+    "kog_close_grammar": (None, [_P]),
+    "kog_learn": (ctypes.c_int, [_P, ctypes.POINTER(Walk), _P, _U32, _P, _U32]),
+    "kog_step": (ctypes.c_int, [_P, ctypes.POINTER(Walk), _U32]),
+    "kog_draw": (_U32, [ctypes.POINTER(Segment), _U32, _U32, _P, _U32]),
+    "kog_read_bandwidth": (ctypes.c_double, [_U32, ctypes.c_uint64, _U32]),
 }
 
 

@@ -16,7 +16,7 @@ namespace {
 struct V {
   __m256 a, b;
 };
-constexpr uint32_t kRows = 3;
+constexpr uint32_t kRows = 6, kTileBlocks = 1, kPairRows = 2, kDigitRows = 2;
 
 inline V zero() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
 inline V set1(float f) {
@@ -35,15 +35,44 @@ inline V fma(V x, V y, V z) { return {_mm256_fmadd_ps(x.a, y.a, z.a), _mm256_fma
 inline V vmax(V x, V y) { return {_mm256_max_ps(x.a, y.a), _mm256_max_ps(x.b, y.b)}; }
 inline __m128i half(const uint8_t* p) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)); }
 inline V load_f16(const uint8_t* p) { return {_mm256_cvtph_ps(half(p)), _mm256_cvtph_ps(half(p + 16))}; }
-inline V load_bf16(const uint8_t* p) {
-  return {_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half(p)), 16)),
-          _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half(p + 16)), 16))};
+inline __m256i bytes(const uint8_t* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
+inline void load_bf16_pairs(const uint8_t* p, V& first, V& second) {
+  const __m256i a = bytes(p), b = bytes(p + 32), high = _mm256_set1_epi32(int(0xffff0000u));
+  first = {_mm256_castsi256_ps(_mm256_slli_epi32(a, 16)), _mm256_castsi256_ps(_mm256_slli_epi32(b, 16))};
+  second = {_mm256_castsi256_ps(_mm256_and_si256(a, high)), _mm256_castsi256_ps(_mm256_and_si256(b, high))};
 }
-inline V load_i8(const uint8_t* p) {
-  const __m128i all = half(p);
-  return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(all)),
-          _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_unpackhi_epi64(all, all)))};
+inline void load_quads(const uint8_t* p, V* out) {
+  __m256i a = bytes(p), b = bytes(p + 32);
+  const __m256i low = _mm256_set1_epi32(255);
+  const __m256 shift = _mm256_set1_ps(-128.0f);
+  for (uint32_t i = 0; i < 4; i++) {
+    out[i] = {_mm256_add_ps(_mm256_cvtepi32_ps(_mm256_and_si256(a, low)), shift),
+              _mm256_add_ps(_mm256_cvtepi32_ps(_mm256_and_si256(b, low)), shift)};
+    a = _mm256_srli_epi32(a, 8);
+    b = _mm256_srli_epi32(b, 8);
+  }
 }
+
+struct Quads {
+  __m256i a, b;
+  explicit Quads(const uint8_t* p) : a(bytes(p)), b(bytes(p + 32)) {}
+};
+struct Sums {  // bytes times digits of at most 64 stay within 16 bits, two by two
+  __m256i a, b;
+  Sums() = default;
+  explicit Sums(int32_t sum) : a(_mm256_set1_epi32(-128 * sum)), b(a) {}
+  static __m256i products(__m256i w, __m256i hi, __m256i lo) {
+    return _mm256_add_epi32(_mm256_madd_epi16(_mm256_maddubs_epi16(w, hi), _mm256_set1_epi16(128)),
+                            _mm256_madd_epi16(_mm256_maddubs_epi16(w, lo), _mm256_set1_epi16(1)));
+  }
+  void add(const Quads& w, int32_t hi, int32_t lo) {
+    const __m256i high = _mm256_set1_epi32(hi), low = _mm256_set1_epi32(lo);
+    a = _mm256_add_epi32(a, products(w.a, high, low));
+    b = _mm256_add_epi32(b, products(w.b, high, low));
+  }
+  V floats() const { return {_mm256_cvtepi32_ps(a), _mm256_cvtepi32_ps(b)}; }
+};
+
 inline void prefetch(const uint8_t* p) { _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T0); }
 
 inline __m256 exp8(__m256 x) {
@@ -83,12 +112,12 @@ inline V between(V v, uint32_t at, uint32_t first, uint32_t last) {
 
 #include "kernels.inc"
 
-const Kernels kTable = {"avx2", product, norm, gate, attend, largest, exp_sum};
+const Kernels kTable = {"avx2", product, norm, gate, attend, land, largest, exp_sum, read};
 
 }  // namespace
 
 const Kernels* kernels_avx2() {
-  const bool can = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  const bool can = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
   return can ? &kTable : nullptr;
 }
 

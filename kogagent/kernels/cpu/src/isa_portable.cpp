@@ -11,7 +11,7 @@ namespace {
 struct V {
   float v[kBlock];
 };
-constexpr uint32_t kRows = 2;
+constexpr uint32_t kRows = 2, kTileBlocks = 1, kPairRows = 1, kDigitRows = 2;
 
 #define KOG_EACH(expression)                                  \
   V out;                                                      \
@@ -34,17 +34,38 @@ inline uint16_t pair(const uint8_t* p) {
   memcpy(&both, p, 2);
   return both;
 }
-#if defined(__aarch64__)
-inline V load_f16(const uint8_t* p) {
-  __fp16 halves[kBlock];
-  memcpy(halves, p, sizeof halves);
-  KOG_EACH(float(halves[i]));
-}
-#else
 inline V load_f16(const uint8_t* p) { KOG_EACH(from_f16(pair(p + 2 * i))); }
-#endif
-inline V load_bf16(const uint8_t* p) { KOG_EACH(from_bf16(pair(p + 2 * i))); }
-inline V load_i8(const uint8_t* p) { KOG_EACH(float(int8_t(p[i]))); }
+inline void load_bf16_pairs(const uint8_t* p, V& first, V& second) {
+  for (uint32_t i = 0; i < kBlock; i++) {
+    first.v[i] = from_bf16(pair(p + 4 * i));
+    second.v[i] = from_bf16(pair(p + 4 * i + 2));
+  }
+}
+inline void load_quads(const uint8_t* p, V* out) {
+  for (uint32_t i = 0; i < 4; i++)
+    for (uint32_t r = 0; r < kBlock; r++) out[i].v[r] = float(int32_t(p[4 * r + i]) - 128);
+}
+
+struct Quads {
+  const uint8_t* p;
+  explicit Quads(const uint8_t* at) : p(at) {}
+};
+struct Sums {
+  int32_t v[kBlock];
+  Sums() = default;
+  explicit Sums(int32_t sum) {
+    for (int32_t& one : v) one = -128 * sum;
+  }
+  void add(const Quads& w, int32_t hi, int32_t lo) {
+    int8_t high[4], low[4];
+    memcpy(high, &hi, 4);
+    memcpy(low, &lo, 4);
+    for (uint32_t r = 0; r < kBlock; r++)
+      for (uint32_t i = 0; i < 4; i++) v[r] += int32_t(w.p[4 * r + i]) * (128 * high[i] + low[i]);
+  }
+  V floats() const { KOG_EACH(float(v[i])); }
+};
+
 inline void prefetch(const uint8_t* p) {
 #if defined(__GNUC__)
   __builtin_prefetch(p);
@@ -59,7 +80,7 @@ inline V between(const V& v, uint32_t at, uint32_t first, uint32_t last) {
 
 #include "kernels.inc"
 
-const Kernels kTable = {"portable", product, norm, gate, attend, largest, exp_sum};
+const Kernels kTable = {"portable", product, norm, gate, attend, land, largest, exp_sum, read};
 
 }  // namespace
 

@@ -10,16 +10,39 @@
 
 namespace kog {
 
-constexpr uint32_t kBlock = 16;   // rows of a packed block: lanes of the widest vector
-constexpr uint32_t kGroup = 32;   // columns that share a scale in I8
-constexpr uint32_t kQueries = 8;  // queries of one Attend
+constexpr uint32_t kBlock = 16;      // rows of a packed block: lanes of the widest vector
+constexpr uint32_t kGroup = 32;      // columns that share a scale
+constexpr uint32_t kFewRows = 8;     // up to here rows meet the weights as they are packed
+constexpr uint32_t kPanel = 512;     // columns that are unpacked at a time for more rows than that
+constexpr uint32_t kPanelBlocks = 4; // and blocks
+constexpr uint32_t kQueries = 8;     // queries of one Attend
 
-// Bytes of a packed block of 16 rows and `in` columns: column after column, 16 weights each; in I8 every 32
-// columns are led by their 16 scales in FP16.
+// A packed block holds 16 rows of `in` columns:
+//   F32, F16        column after column, 16 weights each
+//   BF16            two columns at a time, 16 pairs of weights
+//   I8, I8_ROW      four columns at a time, 16 quads of (weight + 128); columns filled up to a group with 128.
+//                   I8: 16 FP16 scales for each of the next two groups lead them (64 bytes);
+//                   I8_ROW: 16 FP32 scales lead the block.
+enum : uint32_t { kF32 = 0, kF16 = 1, kBF16 = 2, kI8 = 3, kI8Row = 4 };
+
+inline bool is_int8(uint32_t type) { return type >= kI8; }
+inline uint32_t groups_of(uint32_t in) { return (in + kGroup - 1) / kGroup; }
+
 inline size_t block_bytes(uint32_t type, uint32_t in) {
-  if (type == 0) return size_t(in) * 64;
-  if (type == 3) return size_t(in) * 16 + size_t((in + kGroup - 1) / kGroup) * 32;
-  return size_t(in) * 32;
+  switch (type) {
+    case kF32: return size_t(in) * 64;
+    case kF16: return size_t(in) * 32;
+    case kBF16: return size_t(in + 1) / 2 * 64;
+    case kI8: return size_t(groups_of(in)) * 512 + size_t(groups_of(in) + 1) / 2 * 64;
+    default: return size_t(groups_of(in)) * 512 + 64;
+  }
+}
+
+// Bytes of room a product needs: a panel of floats, or rows in the form that the packed weights meet.
+inline size_t product_room(uint32_t in) {
+  const size_t panel = size_t(kPanelBlocks) * kPanel * kBlock * sizeof(float);
+  const size_t rows = size_t(kFewRows) * groups_of(in) * (2 * kGroup * sizeof(float));
+  return panel > rows ? panel : rows;
 }
 
 // y[r][b*16 + i] = sum_k w[b][k][i] * x[r][k]; only the first `valid` columns of y are written.
@@ -32,6 +55,7 @@ struct Product {
   float* y;
   size_t ldy;
   uint32_t valid;
+  void* room;  // product_room(in) bytes, aligned to 64
 };
 
 // Queries that share keys and values. Query i sees positions first[i] .. last[i]-1; all positions below the
@@ -40,13 +64,24 @@ struct Product {
 struct Attend {
   const void* keys;    // [tiles, h, 16]
   const void* values;  // [capacity, width]
-  uint32_t type;       // 0 FP32, 1 FP16
+  uint32_t type;       // kF32 or kF16
   uint32_t h, width, count;
   const float* q[kQueries];
   float* out[kQueries];
   uint32_t first[kQueries], last[kQueries];
   float* scores;
   size_t stride;
+};
+
+// What lands in the streams of some lanes, in `n` columns of one row: own * source[lane] and, where others is
+// not 0, others * the sum of all other lanes' sources. lane_step: floats from one lane to the next.
+struct Landing {
+  float* streams;
+  const float* source;
+  size_t lane_step;
+  uint32_t lanes, first, last;  // all there are; those that are written
+  uint32_t n;
+  float own, others;
 };
 
 struct Kernels {
@@ -56,13 +91,23 @@ struct Kernels {
   // both: 16 gates, then 16 values; out[i] = silu(gate) * value for i < n
   void (*gate)(const float* both, uint32_t n, float* out);
   void (*attend)(const Attend&);
+  void (*land)(const Landing&);
   // largest of x and, given it, the sum of exp(x - largest)
   float (*largest)(const float* x, size_t n);
   double (*exp_sum)(const float* x, size_t n, float top);
+  // reads n bytes, a multiple of 1024, in `streams` places at once, as fast as it can; something of all of them
+  float (*read)(const uint8_t* p, size_t n, uint32_t streams);
 };
 
-const Kernels* kernels_avx512();  // nullptr where it was not compiled or this processor lacks it
+const Kernels* best_kernels();                    // of those this processor runs
+const Kernels* named_kernels(const char* name);  // nullptr where it runs none of that name
+
+// nullptr where it was not compiled or this processor lacks it
+const Kernels* kernels_avx512_vnni();
+const Kernels* kernels_avx512();
 const Kernels* kernels_avx2();
+const Kernels* kernels_neon_dot();
+const Kernels* kernels_neon();
 const Kernels* kernels_portable();
 
 }  // namespace kog

@@ -75,49 +75,73 @@ struct Packed {
   }
 };
 
-inline uint16_t half_at(const void* p, size_t i) { return static_cast<const uint16_t*>(p)[i]; }
+inline uint16_t half_at(const void* p, size_t i) {
+  uint16_t half;
+  memcpy(&half, static_cast<const uint8_t*>(p) + 2 * i, 2);
+  return half;
+}
+
+// Where group g's quads lie in an INT8 block, and the FP16 scales of a group.
+inline size_t quads_at(uint32_t type, uint32_t g) {
+  return size_t(g) * 512 + (type == kI8 ? size_t(g / 2 + 1) * 64 : 64);
+}
+inline size_t scales_at(uint32_t g) { return size_t(g / 2) * (2 * 512 + 64) + g % 2 * 32; }
+
+// One row of an INT8 block. Returns Packed's error.
+inline float pack_row(const Packed& m, const float* w, uint32_t r, uint8_t* to) {
+  float top = 0.0f, off = 0.0f;
+  for (uint32_t k = 0; w != nullptr && k < m.in; k++) top = std::max(top, fabsf(w[k]));
+  float scale = top / 127.0f;
+  if (m.type == kI8Row) memcpy(to + 4 * r, &scale, 4);
+  for (uint32_t g = 0; g < groups_of(m.in); g++) {
+    const uint32_t k = g * kGroup, n = w == nullptr ? 0 : std::min(kGroup, m.in - k);
+    if (m.type == kI8) {
+      float most = 0.0f;
+      for (uint32_t i = 0; i < n; i++) most = std::max(most, fabsf(w[k + i]));
+      const uint16_t half = to_f16(most / 127.0f);
+      scale = from_f16(half);
+      memcpy(to + scales_at(g) + 2 * r, &half, 2);
+    }
+    uint8_t* quads = to + quads_at(m.type, g) + 4 * r;
+    const float inverse = scale > 0 ? 1.0f / scale : 0.0f;
+    for (uint32_t i = 0; i < kGroup; i++) {
+      const float value = i < n ? w[k + i] : 0.0f;
+      const float q = std::min(127.0f, std::max(-127.0f, rintf(value * inverse)));
+      quads[i / 4 * 64 + i % 4] = uint8_t(int32_t(q) + 128);
+      off = std::max(off, fabsf(value - q * scale));
+    }
+  }
+  return top > 0 ? off / top : 0.0f;
+}
 
 // Pack 16 rows of a row-major matrix from row `first`, rows past `out` as zeros. Returns Packed's error.
 inline float pack_block(const Packed& m, const void* source, uint32_t first, uint8_t* to) {
   const uint32_t rows = std::min(kBlock, m.out - first);
-  if (m.type == 3) {
+  if (is_int8(m.type)) {
     const float* w = static_cast<const float*>(source) + size_t(first) * m.in;
     float worst = 0.0f;
-    for (uint32_t r = 0; r < kBlock; r++) {
-      float top = 0.0f, off = 0.0f;
-      uint8_t* p = to;
-      for (uint32_t k = 0; k < m.in; k += kGroup) {
-        const uint32_t n = std::min(kGroup, m.in - k);
-        float most = 0.0f;
-        for (uint32_t i = 0; i < n && r < rows; i++) most = std::max(most, fabsf(w[size_t(r) * m.in + k + i]));
-        const uint16_t half = to_f16(most / 127.0f);
-        const float scale = from_f16(half);
-        memcpy(p + 2 * r, &half, 2);
-        p += 32;
-        for (uint32_t i = 0; i < n; i++) {
-          const float value = r < rows ? w[size_t(r) * m.in + k + i] : 0.0f;
-          const float q = scale > 0 ? std::min(127.0f, std::max(-127.0f, rintf(value / scale))) : 0.0f;
-          p[i * kBlock + r] = uint8_t(int8_t(q));
-          off = std::max(off, fabsf(value - q * scale));
-        }
-        top = std::max(top, most);
-        p += size_t(n) * kBlock;
-      }
-      if (top > 0) worst = std::max(worst, off / top);
-    }
+    for (uint32_t r = 0; r < kBlock; r++)
+      worst = std::max(worst, pack_row(m, r < rows ? w + size_t(r) * m.in : nullptr, r, to));
     return worst;
   }
-  const size_t size = m.type == 0 ? 4 : 2;
+  const size_t size = m.type == kF32 ? 4 : 2;
   const uint8_t* w = static_cast<const uint8_t*>(source) + size_t(first) * m.in * size;
-  if (rows < kBlock) memset(to, 0, block_bytes(m.type, m.in));
+  if (rows < kBlock || m.type == kBF16) memset(to, 0, block_bytes(m.type, m.in));
   for (uint32_t k = 0; k < m.in; k += 64) {  // a few columns at a time: their lines stay in the cache
     const uint32_t end = std::min(m.in, k + 64);
     for (uint32_t r = 0; r < rows; r++) {
       const uint8_t* row = w + size_t(r) * m.in * size;
-      if (size == 4)
-        for (uint32_t i = k; i < end; i++) memcpy(to + (size_t(i) * kBlock + r) * 4, row + size_t(i) * 4, 4);
-      else
-        for (uint32_t i = k; i < end; i++) memcpy(to + (size_t(i) * kBlock + r) * 2, row + size_t(i) * 2, 2);
+      switch (m.type) {
+        case kF32:
+          for (uint32_t i = k; i < end; i++) memcpy(to + (size_t(i) * kBlock + r) * 4, row + size_t(i) * 4, 4);
+          break;
+        case kF16:
+          for (uint32_t i = k; i < end; i++) memcpy(to + (size_t(i) * kBlock + r) * 2, row + size_t(i) * 2, 2);
+          break;
+        default:
+          for (uint32_t i = k; i < end; i++)
+            memcpy(to + (size_t(i / 2) * kBlock + r) * 4 + i % 2 * 2, row + size_t(i) * 2, 2);
+      }
     }
   }
   return 0.0f;
@@ -125,17 +149,20 @@ inline float pack_block(const Packed& m, const void* source, uint32_t first, uin
 
 // Row `row` (0..15) of a packed block as floats.
 inline void unpack_row(const Packed& m, const uint8_t* block, uint32_t row, float* out) {
-  const uint8_t* p = block;
   for (uint32_t k = 0; k < m.in; k++) {
-    if (m.type == 3 && k % kGroup == 0) p += 32;
     switch (m.type) {
-      case 0: memcpy(out + k, p + row * 4, 4); p += 64; break;
-      case 1: out[k] = from_f16(half_at(p, row)); p += 32; break;
-      case 2: out[k] = from_bf16(half_at(p, row)); p += 32; break;
+      case kF32: memcpy(out + k, block + (size_t(k) * kBlock + row) * 4, 4); break;
+      case kF16: out[k] = from_f16(half_at(block, size_t(k) * kBlock + row)); break;
+      case kBF16: out[k] = from_bf16(half_at(block, (size_t(k / 2) * kBlock + row) * 2 + k % 2)); break;
       default: {
-        const uint8_t* lead = p - size_t(k % kGroup) * kBlock - 32;
-        out[k] = float(int8_t(p[row])) * from_f16(half_at(lead, row));
-        p += kBlock;
+        const uint32_t g = k / kGroup, i = k % kGroup;
+        float scale;
+        if (m.type == kI8Row)
+          memcpy(&scale, block + 4 * row, 4);
+        else
+          scale = from_f16(half_at(block + scales_at(g), row));
+        const uint8_t q = block[quads_at(m.type, g) + i / 4 * 64 + 4 * row + i % 4];
+        out[k] = float(int32_t(q) - 128) * scale;
       }
     }
   }

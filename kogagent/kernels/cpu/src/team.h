@@ -8,16 +8,18 @@
 #include <atomic>
 #include <condition_variable>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
 
 namespace kog {
 
-// A number that threads wait to see change.
+// A number that only grows and that threads wait to see reach a value; it may wrap around.
 class Signal {
  public:
   uint32_t now() const { return value_.load(std::memory_order_acquire); }
+  bool reached(uint32_t value) const { return int32_t(now() - value) >= 0; }
 
   // To be called by one thread at a time.
   void raise() {
@@ -28,14 +30,15 @@ class Signal {
     }
   }
 
-  void wait(uint32_t old, uint32_t spins) {
+  // Until the number is `value` or past it.
+  void wait(uint32_t value, uint32_t spins) {
     for (uint32_t i = 0; i < spins; i++) {
-      if (now() != old) return;
+      if (reached(value)) return;
       pause();
     }
     std::unique_lock<std::mutex> lock(mutex_);
     parked_.fetch_add(1);  // before the value is read again, so that raise sees it or we see the change
-    wake_.wait(lock, [&] { return value_.load() != old; });
+    wake_.wait(lock, [&] { return int32_t(value_.load() - value) >= 0; });
     parked_.fetch_sub(1);
   }
 
@@ -57,7 +60,7 @@ class Signal {
 class Team {
  public:
   // `count` threads, the caller of `run` among them as number 0.
-  explicit Team(uint32_t count) : count_(count) {
+  explicit Team(uint32_t count) : count_(count), progress_(std::make_unique<Signal[]>(count)) {
     for (uint32_t t = 1; t < count; t++) threads_.emplace_back([this, t] { serve(t); });
   }
 
@@ -80,27 +83,38 @@ class Team {
     barrier();
   }
 
-  // Until all threads have come here.
-  void barrier() {
+  // Until all threads have come here. A thread that must wait calls meanwhile() first.
+  template <class F>
+  void barrier(const F& meanwhile) {
     if (count_ == 1) return;
-    const uint32_t old = step_.now();
+    const uint32_t next = step_.now() + 1;
     if (arrived_.fetch_add(1) + 1 == count_) {
       arrived_.store(0, std::memory_order_relaxed);  // published by raise
       step_.raise();
     } else {
-      step_.wait(old, kSpins);
+      meanwhile();
+      step_.wait(next, kSpins);
     }
+  }
+  void barrier() {
+    barrier([] {});
+  }
+
+  // How far a thread has come: a number of its own that others wait for.
+  uint32_t progress(uint32_t t) const { return progress_[t].now(); }
+  void advance(uint32_t t) { progress_[t].raise(); }
+  void wait_for_all(uint32_t value) {
+    for (uint32_t t = 0; t < count_; t++) progress_[t].wait(value, kSpins);
   }
 
  private:
   static constexpr uint32_t kSpins = 4000;       // some 50 to 100 microseconds
-  static constexpr uint32_t kIdleSpins = 16000;  // between two calls: a token's sampling fits
+  static constexpr uint32_t kIdleSpins = 16000;  // between two calls: a token's handing over fits
 
   void serve(uint32_t t) {
     uint32_t seen = 0;
     for (;;) {
-      start_.wait(seen, kIdleSpins);
-      seen++;
+      start_.wait(++seen, kIdleSpins);
       if (work_ == nullptr) return;
       (*work_)(t);
       barrier();
@@ -111,6 +125,7 @@ class Team {
   const std::function<void(uint32_t)>* work_ = nullptr;
   Signal start_, step_;
   alignas(64) std::atomic<uint32_t> arrived_{0};
+  std::unique_ptr<Signal[]> progress_;
   std::vector<std::thread> threads_;
 };
 

@@ -1,0 +1,134 @@
+"""A grammar in the CPU program: its tables, what the program has learnt, the way there and back. No model.
+
+The program walks and finds masks and runs of configurations it has met; those it has not met come from the
+host's grammar, once each, so that both say the same by construction.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kogagent.engine.grammar.automaton import END, FINISHED, Frame
+from kogagent.engine.grammar.matcher import Grammar, Matcher
+from kogagent.engine.grammar.tables import make_tables, reached
+from kogagent.errors import DeviceError
+from kogagent.kernels.cpu import library
+
+_RUN_ROOM = 1024  # ids of a run that are copied at a time
+
+
+class NativeGrammar:
+    """One grammar for any number of walks, all on one thread. Raises SchemaError where the tables cannot
+    hold it, DeviceError where memory is not to be had."""
+
+    def __init__(self, grammar: Grammar) -> None:
+        self.grammar = grammar
+        self._c = library.load()
+        self._handle: int | None = None
+        tables = make_tables(grammar.automaton)
+        states, sites = reached(grammar.automaton)
+        self.state_number, self.site_number = states, sites
+        self.state_at = {new: old for old, new in states.items()}
+        self.site_at = {new: old for old, new in sites.items()}
+        self.depth = max(1, tables.depth)
+        vocabulary = grammar.trie.vocabulary
+        codes = np.full(len(vocabulary), library.NEVER, np.uint32)
+        codes[[i for i, text in enumerate(vocabulary.tokens) if text]] = library.BYTES
+        for i in vocabulary.special:
+            code = tables.code_of(END + 1 + i)
+            codes[i] = library.NEVER if code is None else code
+        codes[list(vocabulary.end_ids)] = END
+        first = np.zeros(len(vocabulary) + 1, np.uint32)
+        np.cumsum([len(text) for text in vocabulary.tokens], out=first[1:])
+        text = np.frombuffer(b"".join(vocabulary.tokens) or b"\0", np.uint8)
+        arrays = [tables.lone_code, tables.lone_move, tables.moves, tables.byte_class, tables.final, tables.need]
+        arrays += [tables.site_entry, tables.site_follow, tables.site_least, tables.site_most, codes, first, text]
+        self._kept = [np.ascontiguousarray(array) for array in arrays]
+        self._tables = library.Tables(
+            *(array.ctypes.data for array in self._kept),
+            tables.lone,
+            len(tables.final),
+            tables.moves.shape[1],
+            tables.end_class,
+            len(tables.site_entry),
+            len(vocabulary),
+            self.depth,
+            grammar.trie.reach,
+            grammar.walker.margin,
+        )
+        self._handle = self._c.kog_open_grammar(ctypes.byref(self._tables))
+        if self._handle is None:
+            raise DeviceError("the CPU program found no memory for a grammar")
+
+    @property
+    def handle(self) -> int | None:
+        return self._handle
+
+    def close(self) -> None:
+        if self._handle is not None:
+            self._c.kog_close_grammar(self._handle)
+        self._handle = None
+
+    def __del__(self) -> None:
+        self.close()
+
+    def learn(self, walk: NativeWalk) -> None:
+        """Tell the program what the host's grammar says of a walk's configuration."""
+        state, frame = walk.configuration()
+        grammar = self.grammar
+        frame = grammar.walker.normal(frame)
+        entry = grammar.entry(state, frame)
+        run = np.array(grammar.known_run(entry, state, frame), np.uint32)
+        mask: npt.NDArray[np.uint32] | None = None
+        if not len(run) and state != FINISHED:
+            mask = np.ascontiguousarray(grammar.known_mask(entry, state, frame), np.uint32)
+        pointer, words = (None, 0) if mask is None else (mask.ctypes.data, len(mask))
+        if self._c.kog_learn(self._handle, walk.at, run.ctypes.data, len(run), pointer, words) != 0:
+            raise DeviceError("the CPU program found no memory for a grammar's masks")
+
+
+class NativeWalk:
+    """Where the program stands in a grammar; begins where a matcher stands and can put it there again."""
+
+    def __init__(self, grammar: NativeGrammar, matcher: Matcher) -> None:
+        self.grammar = grammar
+        state, frame, run = matcher.place
+        self._sites = np.zeros(grammar.depth, np.uint32)
+        self._counts = np.zeros(grammar.depth, np.uint32)
+        frames: list[Frame] = []
+        walked: Frame | None = frame
+        while walked is not None:
+            frames.append(walked)
+            walked = walked[2]
+        for i, (site, count, _) in enumerate(reversed(frames)):
+            self._sites[i], self._counts[i] = grammar.site_number[site], count
+        self._run = np.zeros(max(_RUN_ROOM, len(run)), np.uint32)
+        self._run[: len(run)] = run
+        self._struct = library.Walk(
+            grammar.state_number[state],
+            len(frames) - 1,
+            self._sites.ctypes.data,
+            self._counts.ctypes.data,
+            self._run.ctypes.data,
+            len(self._run),
+            0,
+            len(run),
+        )
+        self.at: Any = ctypes.pointer(self._struct)
+
+    def configuration(self) -> tuple[int, Frame]:
+        """The host's state and frames."""
+        frame: Frame | None = None
+        for i in range(self._struct.top + 1):
+            frame = (self.grammar.site_at[int(self._sites[i])], int(self._counts[i]), frame)
+        assert frame is not None
+        return self.grammar.state_at[self._struct.state], frame
+
+    def put(self, matcher: Matcher) -> None:
+        """Take the matcher to where the program stands."""
+        run = self._run[self._struct.run_at : self._struct.run_end]
+        matcher.go_to(*self.configuration(), tuple(run.tolist()))

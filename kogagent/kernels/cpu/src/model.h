@@ -1,0 +1,121 @@
+// A model in memory and one pass of it over some rows, by a team of threads. Knows shapes, weights and the
+// landings' table; no sampling.
+
+#ifndef KOG_MODEL_H
+#define KOG_MODEL_H
+
+#include <memory>
+#include <vector>
+
+#include "kernels.h"
+#include "native.h"
+#include "packed.h"
+#include "team.h"
+
+namespace kog {
+
+using Floats = std::vector<float>;
+
+struct Landed {  // one landing of a step: the output of module `source` lies in `slot`
+  uint32_t source, slot;
+  float own, others;
+};
+
+struct Step {
+  uint32_t slot;
+  uint32_t free_from;  // every lane must have landed so many steps before the slot may be written again
+  std::vector<Landed> landings;
+};
+
+struct Layer {
+  Packed matrices[4];
+  Floats attn_norm, ffn_norm, bias, q_norm, k_norm;
+  uint32_t window = 0;
+};
+
+struct Job {  // one pass
+  uint8_t* keys;
+  uint8_t* values;
+  uint32_t capacity, position, rows, want;
+  const uint32_t* ids;
+  float* logits;
+  uint32_t legal;  // for the summary
+};
+
+// Of the last row's logits: the largest, the sum of exp(x - top), the first id of the largest below `legal`.
+struct Summary {
+  float top;
+  double total;
+  float best_value;
+  uint32_t best;
+};
+
+struct Scratch {  // of one thread
+  Floats normed, gates, scores, head, turns;
+  std::vector<uint8_t> room;
+  Summary summary;
+  const uint8_t* next = nullptr;  // where its stream of weights goes on
+};
+
+class Model {
+ public:
+  explicit Model(const kog_shape& shape);
+
+  float pack(const Packed& m, const void* first, const void* second);
+  // Runs all rows; afterwards `summary` holds for KOG_LAST.
+  void run(const Job& whole);
+  Summary summary() const;
+
+  kog_shape s;
+  const uint32_t group, lane_heads, lane_kv, q_width, qkv_width, ffn, value_width;
+  const size_t cache_size;
+  const Kernels* k;
+  std::vector<Layer> layers;
+  Packed head;
+  const void* table = nullptr;  // an untied embedding
+  Floats norm;
+
+ private:
+  void make_room(uint32_t rows, const Job& job);
+  void pass(const Job& job, uint32_t t);
+  void embed(const Job& job, uint32_t t);
+  void project(const Job& job, uint32_t t, const Floats& weight, const Packed& m);
+  void gate_up(const Job& job, uint32_t t, const Packed& m, const Run& run, const float* x);
+  void append(const Job& job, uint32_t t, const Layer& layer, uint32_t n);
+  void attend(const Job& job, uint32_t t, const Layer& layer, uint32_t n);
+  void land(const Job& job, uint32_t t, const Packed& m, const Floats& input, const Step& step, uint32_t at);
+  void logits(const Job& job, uint32_t t);
+  void summarise(const Job& job, uint32_t t);
+  void turn(uint32_t t, const Layer& layer, float* x, uint32_t lane, uint32_t head, uint32_t m);
+  void write(uint8_t* cache, size_t at, size_t stride, const float* x) const;
+  void multiply(Product p, uint32_t t);
+  void barrier(uint32_t t);
+  // Between phases that need what other threads did, unless every thread stays in its own lanes.
+  void meet(uint32_t t) {
+    if (!by_lane) barrier(t);
+  }
+
+  size_t row(uint32_t lane, uint32_t m, const Job& job, uint32_t width) const {
+    return (size_t(lane) * job.rows + m) * width;
+  }
+  // t's share of n units
+  uint32_t share(uint32_t n, uint32_t t) const { return uint32_t(uint64_t(n) * t / s.threads); }
+
+  const bool by_lane;    // a thread owns whole lanes: it waits for others only where their outputs land
+  bool owns_heads;       // whoever multiplies the rows of a k or v head has all of that head's rows
+  const std::vector<double> frequencies;
+  std::vector<Step> steps;
+  std::vector<const uint8_t*> head_blocks;  // [parts * blocks]
+  std::vector<std::unique_ptr<Arena>> arenas;
+  Floats streams, outputs, normed, qkv, mixed, hidden;
+  size_t stride = 0;
+  std::vector<Scratch> scratch;
+  Team team;  // last: its threads use all of the above
+};
+
+}  // namespace kog
+
+struct kog_model : kog::Model {
+  using Model::Model;
+};
+#endif
