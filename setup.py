@@ -7,8 +7,11 @@ is in pyproject.toml.
 from __future__ import annotations
 
 import hashlib
+import os
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from setuptools import Extension, setup
 from setuptools.command.bdist_wheel import bdist_wheel
@@ -24,6 +27,18 @@ QUIET = ["-Wno-uninitialized", "-Wno-maybe-uninitialized"]  # GCC 12's own AVX-5
 
 class BuildLibrary(build_ext):
     """The library's name says nothing of a Python version: it knows none."""
+
+    def build_extensions(self) -> None:
+        """The files of the library side by side: some take a quarter of a minute."""
+        compile_some: Any = self.compiler.compile
+
+        def compile_all(sources: list[str], **options: Any) -> list[str]:
+            with ThreadPoolExecutor(os.cpu_count()) as pool:
+                parts = list(pool.map(lambda source: compile_some([source], **options), sources))
+            return [name for part in parts for name in part]
+
+        self.compiler.compile = compile_all
+        super().build_extensions()
 
     def get_ext_filename(self, fullname: str) -> str:
         return str(Path(*fullname.split("."))) + (".dylib" if sys.platform == "darwin" else ".so")

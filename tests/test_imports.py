@@ -39,6 +39,8 @@ ALLOWED: dict[str, set[str]] = {
 EXTRA: dict[str, set[str]] = {
     "engine.backends.cuda": {"kernels"},  # the one place where the engine meets a device program
     "engine.backends.native": {"kernels.cpu"},  # likewise for the CPU program
+    "engine.backends.native_grammar": {"kernels.cpu"},  # its walks
+    "engine.backends.native_segment": {"kernels.cpu"},  # its segments
     "engine.backends": {"kernels.cpu.library", "kernels.cpu"},  # asks whether it was built; loads no torch
     "loop.handoff": {"tools"},  # a hand-off is a tool to the model
     "loop.agent": {"tools"},  # an Agent is built from functions; the loop itself sees the Tools protocol

@@ -177,7 +177,7 @@ class NativeBackend:
             self._run(kv, ids, library.NONE, None)
 
     def decode(self, kv: KV, ids: Sequence[int], plan: DecodePlan) -> Decode:
-        """A segment of the program; one of the host's for a matcher or a grammar that its tables cannot hold."""
+        """A segment of the program; one of the host's for a grammar that is not the engine's or too large."""
         self._handle()
         if plan.matcher is None:
             return NativeDecode(self, own_kv(kv), ids, plan)
@@ -237,9 +237,7 @@ class NativeBackend:
         """Run a segment that began at position `begin`; why it came back. The cache is not counted on."""
         keys, values = own_kv(kv).stores
         stores = keys.ctypes.data, values.ctypes.data
-        why: int = self._c.kog_run_segment(
-            self._handle(), *stores, kv.capacity, begin, ctypes.byref(segment)
-        )
+        why: int = self._c.kog_run_segment(self._handle(), *stores, kv.capacity, begin, ctypes.byref(segment))
         if why == library.NO_MEMORY:
             raise _no_memory(segment.filled - segment.ran)
         return why

@@ -45,8 +45,23 @@ class NativeGrammar:
         first = np.zeros(len(vocabulary) + 1, np.uint32)
         np.cumsum([len(text) for text in vocabulary.tokens], out=first[1:])
         text = np.frombuffer(b"".join(vocabulary.tokens) or b"\0", np.uint8)
-        arrays = [tables.lone_code, tables.lone_move, tables.moves, tables.byte_class, tables.final, tables.need]
-        arrays += [tables.site_entry, tables.site_follow, tables.site_least, tables.site_most, codes, first, text]
+        arrays = [
+            tables.lone_code,
+            tables.lone_move,
+            tables.moves,
+            tables.byte_class,
+            tables.final,
+            tables.need,
+        ]
+        arrays += [
+            tables.site_entry,
+            tables.site_follow,
+            tables.site_least,
+            tables.site_most,
+            codes,
+            first,
+            text,
+        ]
         self._kept = [np.ascontiguousarray(array) for array in arrays]
         self._tables = library.Tables(
             *(array.ctypes.data for array in self._kept),
