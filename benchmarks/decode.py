@@ -1,12 +1,14 @@
-"""Decoding at batch 1: tokens a second beside the memory's limit and transformers on the same weights.
+"""Decoding at batch 1 and pre-fill on the CPU, beside the memory's limit and peers on the same weights.
 
     python -m benchmarks.decode [--backend auto] [--model NAME] [--context N] [--tokens N] [--threads N]
 
 On a machine with a GPU, without --model: the shapes of `benchmarks.decode_cuda`, with its options, all peers,
 gaps between tokens, and a chart. Elsewhere, or with --backend cpu, SmolLM2-135M or what --model names.
-The limit of a figure is the read bandwidth measured in the same rounds, divided by the bytes one token needs:
-every weight but the embedding table, and the keys and values at the middle of the run; on a GPU it is the
-kernel's own ring without products. What is compared takes turns in one interleave, on fresh random prompts.
+The limit of a figure is the best read bandwidth measured in the same rounds, divided by the bytes one token
+needs: every weight but the embedding table, and the keys and values at the middle of the run; on a GPU it is the
+kernel's own ring without products. What is compared takes turns in one interleave, on fresh random prompts; on
+a CPU that is the torch backend, transformers, and, for a .gguf file where `make peers` has built it, llama.cpp
+with F16 and Q8_0 weights of the same file.
 """
 
 from __future__ import annotations
@@ -21,19 +23,41 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.common import Figure, Record, append, interleave, make_record, read_bandwidth_run, show
+from benchmarks.common import (
+    Figure,
+    Record,
+    append,
+    interleave,
+    last_level_cache,
+    make_record,
+    read_bandwidth_run,
+    seconds,
+    show,
+)
+from benchmarks.llama_peer import LlamaPeer, find_python, gguf_as
 from kogagent.engine.backend import Backend, DecodePlan
 from kogagent.engine.backends import open_backend, resolve, unavailable
 from kogagent.engine.sampling import SamplingParams
 from kogagent.engine.weights import Checkpoint, load_checkpoint
 from kogagent.errors import InputError, MissingExtraError
+from kogagent.kernels.cpu import library
+
+PREFILL = 512
+"""Ids of the measured pre-fill."""
+
+_SIZES = {"fp16": 2.0, "bf16": 2.0, "int8": 1.0625}
+"""Bytes a weight, with its scale."""
+
+_DTYPES = {"fp16": "float16", "bf16": "bfloat16", "int8": "int8"}
+_LLAMA = {"fp16": "F16", "int8": "Q8_0"}
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What is decoded: a model, and where in its context."""
+    """What is decoded: a model, and where in its context. file: where its weights come from."""
 
     model: str
+    file: Path
     checkpoint: Checkpoint
     context: int
     tokens: int
@@ -109,41 +133,77 @@ def transformers_run(case: Case, dtype: str, rng: np.random.Generator) -> Callab
     return run
 
 
+def prefill_run(backend: Backend, case: Case, rng: np.random.Generator) -> Callable[[], float]:
+    """A run of the backend's pre-fill of PREFILL fresh ids; milliseconds."""
+
+    def run() -> float:
+        ids = [int(i) for i in rng.integers(0, case.checkpoint.spec.vocab_size, PREFILL)]
+        kv = backend.open_kv(PREFILL)
+        elapsed = seconds(lambda: backend.prefill(kv, ids))
+        kv.close()
+        return elapsed * 1e3
+
+    return run
+
+
+def llama_peers(case: Case, kinds: Sequence[str]) -> dict[str, LlamaPeer]:
+    """llama.cpp for each of our weight types that it has, where it can run at all."""
+    if case.file.suffix != ".gguf" or find_python() is None:
+        print("llama.cpp is left out: it needs a .gguf file and `make peers`")
+        return {}
+    room = max(PREFILL, case.context + case.tokens) + 8
+    threads = library.usable_cores()
+    return {
+        kind: LlamaPeer(gguf_as(case.file, _LLAMA[kind]), threads, room) for kind in kinds if kind in _LLAMA
+    }
+
+
 def cpu(case: Case, rng: np.random.Generator) -> list[Record]:
-    """What "cpu" stands for here, beside the torch backend and transformers: one record a weight type."""
+    """What "cpu" stands for here, beside its peers: for each weight type one record of decoding, one of
+    pre-fill."""
     spec, ours = case.checkpoint.spec, resolve("cpu")
-    runs = {"read bandwidth": read_bandwidth_run()}
-    kinds = {"fp16": 2.0}  # bytes a weight
-    if ours == "native":
-        kinds["int8"] = 1.0625  # with its scales
+    has_twin = spec.lanes == 1 and spec.residual == "standard" and not any(spec.windows)
+    kinds = list(_SIZES) if ours == "native" else ["fp16"]
+    decode = {"read bandwidth": read_bandwidth_run()}
+    prefill: dict[str, Callable[[], float]] = {}
     for kind in kinds:
-        dtype = "float16" if kind == "fp16" else kind
-        runs[kind] = decode_run(open_backend(ours, case.checkpoint, dtype), case, rng)
+        backend = open_backend(ours, case.checkpoint, _DTYPES[kind])
+        decode[kind], prefill[kind] = decode_run(backend, case, rng), prefill_run(backend, case, rng)
+    peers = llama_peers(case, kinds) if has_twin else {}
+    for kind, peer in peers.items():
+        name = f"llama.cpp {_LLAMA[kind]}"
+        decode[name] = lambda peer=peer: peer.decode(case.context, case.tokens)  # type: ignore[misc]
+        prefill[name] = lambda peer=peer: peer.prefill(PREFILL) * 1e3  # type: ignore[misc]
     if ours != "torch":
-        runs["torch backend fp16"] = decode_run(open_backend("torch", case.checkpoint), case, rng)
-    runs["transformers fp16"] = transformers_run(case, "float16", rng)
-    runs["transformers fp32"] = transformers_run(case, "float32", rng)
-    figures = interleave(runs, case.repeats)
-    bandwidth = figures.pop("read bandwidth")
-    mine = {kind: figures.pop(kind) for kind in kinds}
+        backend = open_backend("torch", case.checkpoint)
+        name = "torch backend fp16"
+        decode[name], prefill[name] = decode_run(backend, case, rng), prefill_run(backend, case, rng)
+    if has_twin:
+        decode["transformers fp16"] = transformers_run(case, "float16", rng)
+        decode["transformers fp32"] = transformers_run(case, "float32", rng)
+    rates, times = interleave(decode, case.repeats), interleave(prefill, case.repeats)
+    for peer in peers.values():
+        peer.close()
+    bandwidth = rates.pop("read bandwidth")
     records = []
-    for kind, size in kinds.items():
-        weights = spec.streamed_bytes(size)
-        needed = weights + spec.kv_bytes(case.context + case.tokens // 2, 4)
+    for kind in kinds:
+        others = {n: f for n, f in rates.items() if n not in kinds and _comparable(n, kind)}
+        figure = rates[kind]
+        where = f"{case.model}/{kind}"
+        decoded = f"{where}/ctx{case.context}"
+        limit, note = _limit(bandwidth, case, kind)
         records.append(
-            make_record(
-                "decode",
-                f"{case.model}/{kind}/ctx{case.context}",
-                ours,
-                "tok_s",
-                mine[kind],
-                limit=_limit(bandwidth, needed),
-                peers=figures,
-                note=f"{needed / 1e6:.1f} MB a token ({weights / 1e6:.1f} of weights), "
-                f"read bandwidth {bandwidth.value / 1e9:.1f} GB/s, {case.tokens} tokens a repeat",
-            )
+            make_record("decode", decoded, ours, "tok_s", figure, limit=limit, peers=others, note=note)
         )
+        others = {n: f for n, f in times.items() if n not in kinds and _comparable(n, kind)}
+        filled = f"{where}/prefill{PREFILL}"
+        records.append(make_record("decode", filled, ours, "ms", times[kind], peers=others))
     return records
+
+
+def _comparable(peer: str, kind: str) -> bool:
+    """llama.cpp with the same kind of weights only; all others hold what they hold."""
+    return not peer.startswith("llama.cpp") or peer == f"llama.cpp {_LLAMA.get(kind)}"
 
 
 def cuda(case: Case, rng: np.random.Generator) -> list[Record]:
@@ -173,8 +233,18 @@ BACKENDS: dict[str, Callable[[Case, np.random.Generator], list[Record]]] = {"cpu
 """What --backend may say, and the function that measures a model on it."""
 
 
-def _limit(bandwidth: Figure, needed: int) -> float:
-    return bandwidth.value / needed
+def _limit(bandwidth: Figure, case: Case, kind: str) -> tuple[float, str]:
+    """Tokens a second at the best bandwidth of the rounds, and what the figure is made of."""
+    spec = case.checkpoint.spec
+    weights = spec.streamed_bytes(_SIZES[kind])
+    needed = weights + spec.kv_bytes(case.context + case.tokens // 2, 4)
+    cached = min(1.0, last_level_cache() / weights)
+    note = (
+        f"{needed / 1e6:.1f} MB a token ({weights / 1e6:.1f} of weights), best read bandwidth "
+        f"{bandwidth.max / 1e9:.1f} GB/s, {case.tokens} tokens a repeat; the last-level cache could hold "
+        f"{cached:.0%} of the weights"
+    )
+    return bandwidth.max / needed, note
 
 
 def shapes(arguments: Sequence[str], *, dry: bool) -> None:
@@ -214,10 +284,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         torch.set_num_threads(options.threads)
     path = find_model(options.model)
     model = options.model if options.model == "smollm2-135m" else path.stem
-    case = Case(model, load_checkpoint(path), options.context, options.tokens, options.repeats)
+    case = Case(model, path, load_checkpoint(path), options.context, options.tokens, options.repeats)
     records = BACKENDS[options.backend](case, np.random.default_rng())
     for record in records:
-        print(record.note)
+        if record.note:
+            print(f"{record.case}: {record.note}")
     show(records)
     if not options.dry:
         append(records)

@@ -73,7 +73,7 @@ def test_a_decode_run_takes_every_token_on_a_fresh_prompt(rng: np.random.Generat
         vocab_size=40, dim=16, n_layers=2, n_heads=2, n_kv_heads=2, head_dim=8, ffn_dim=16, context=32
     )
     checkpoint = Checkpoint(spec, random_tensors(spec, int(rng.integers(2**31))))
-    case = Case("tiny", checkpoint, context=8, tokens=5, repeats=5)
+    case = Case("tiny", Path(), checkpoint, context=8, tokens=5, repeats=5)
     assert case.prompt(rng) != case.prompt(rng)
     assert decode_run(CpuBackend(spec, checkpoint.tensors), case, rng)() > 0
 

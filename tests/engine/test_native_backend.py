@@ -124,6 +124,16 @@ def test_it_computes_what_the_reference_computes(rng: np.random.Generator, varia
     backend.close()
 
 
+def test_a_bf16_checkpoint_loses_nothing_in_bf16(rng: np.random.Generator) -> None:
+    spec, tensors = model(rng, lanes=2, delay=1, qkv_bias=True)
+    tensors = {name: tensor.bfloat16().float() for name, tensor in tensors.items()}
+    ids = tokens(rng, 24)
+    backend = NativeBackend(spec, tensors, "bfloat16", threads=2)
+    kv = backend.open_kv(40)
+    found = np.concatenate([backend.logits(kv, ids[:20]), *(backend.logits(kv, [i]) for i in ids[20:])])
+    assert divergence(found, ReferenceBackend(spec, tensors).forward(ids).numpy()) < 1e-5
+
+
 @pytest.mark.parametrize("name", library.PROGRAMS)
 def test_every_instruction_set_computes_the_same(rng: np.random.Generator, name: str) -> None:
     ran = 0
@@ -132,6 +142,7 @@ def test_every_instruction_set_computes_the_same(rng: np.random.Generator, name:
         ("float16", "float16"),
         ("bfloat16", "float32"),
         ("int8", "float16"),
+        ("int8_row", "float32"),
     ):
         spec, tensors = model(rng, lanes=2, delay=1, qkv_bias=True, qk_norm=True, windows=(3, 0, 20, 0))
         ids = tokens(rng, 37)
@@ -147,7 +158,7 @@ def test_every_instruction_set_computes_the_same(rng: np.random.Generator, name:
         found = np.concatenate([backend.logits(kv, ids[:20]), *(backend.logits(kv, [i]) for i in ids[20:])])
         assert error(found, wanted) < (3e-6 if cache == "float32" else 3e-3)
         ran += 1
-    assert ran in (0, 4)
+    assert ran in (0, 5)
 
 
 @pytest.mark.parametrize("heads", [1, 5, 8, 11])

@@ -1,15 +1,19 @@
-// A random model run by a team of threads, for the sanitizers: every type, few and many rows, greedy segments.
-// Not part of the library: scripts/sanitize_native.sh builds it.
+// Random models run by teams of threads with every instruction set this processor has: for the sanitizers, and
+// to see that all sets compute the same. Not part of the library: scripts/check_native.sh builds it.
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include <thread>
 #include <vector>
 
 #include "native.h"
 
 namespace {
+
+const char* const kPrograms[] = {"portable", "avx512_vnni", "avx512", "avx2", "neon_dot", "neon"};
 
 uint32_t state = 12345;
 float next() {
@@ -33,14 +37,25 @@ std::vector<uint8_t> numbers(size_t n, uint32_t type) {
   return out;
 }
 
-int run(uint32_t type, uint32_t cache, uint32_t threads) {
-  const uint32_t V = 150, D = 70, N = 3, L = 2, H = 6, K = 2, h = 10, F = 84, room = 60;
+float difference(const std::vector<float>& a, const std::vector<float>& b) {
+  float most = 0.0f, off = 0.0f;
+  for (size_t i = 0; i < a.size(); i++) {
+    if (!isfinite(a[i]) || !isfinite(b[i])) return INFINITY;
+    most = fmaxf(most, fabsf(a[i]));
+    off = fmaxf(off, fabsf(a[i] - b[i]));
+  }
+  return off / most;
+}
+
+int run(uint32_t type, uint32_t cache, uint32_t threads, uint32_t L) {
+  const uint32_t V = 150, D = 70, N = 3, H = 6, K = 2, h = 10, F = 532 * L, room = 60;
   const double frequencies[h / 2] = {1.0, 0.5, 0.2, 0.1, 0.05};
-  const uint32_t windows[N] = {0, 7, 20}, slots[2 * N] = {0, 1, 0, 1, 0, 1};
-  const uint32_t first[2 * N + 1] = {0, 1, 2, 3, 4, 5, 6};
-  const float own[2 * N] = {1, 1, 1, 1, 1, 1}, others[2 * N] = {1, 1, 0, 1, 0, 1};
-  kog_shape s{V, D, N, L, H, K, h, F, KOG_HEAD_SPLIT, type, cache, threads, 2, 1e-5f,
-              frequencies, windows, slots, first, slots, own, others};
+  // Two layers late, as with a delay of one; the first layer lands at once.
+  const uint32_t windows[N] = {0, 7, 20}, slots[2 * N] = {0, 1, 2, 3, 0, 1}, free_from[2 * N] = {0, 0, 0, 0, 3, 4};
+  const uint32_t first[2 * N + 1] = {0, 1, 2, 4, 6, 8, 10}, source[10] = {0, 1, 2, 0, 3, 1, 4, 2, 5, 3};
+  const float own[10] = {1, 1, 1, 0, 1, 0, 1, 0, 1, 0}, others[10] = {1, 1, 0, 1, 0, 1, 0, 1, 0, 1};
+  kog_shape s{V, D, N, L, H, K, h, F, L > 1 ? KOG_HEAD_SPLIT : KOG_HEAD_REPLICATE, type, cache, threads, 4, 1e-5f,
+              frequencies, windows, slots, free_from, first, source, own, others};
   kog_model* model = kog_open(&s);
   if (model == nullptr) return 1;
   const uint32_t q = H / L * h, qkv = (H + 2 * K) / L * h, f = F / L;
@@ -62,20 +77,57 @@ int run(uint32_t type, uint32_t cache, uint32_t threads) {
   std::vector<uint8_t> values(size_t(N) * K * room * 16 * size);
   std::vector<uint32_t> ids(40);
   for (uint32_t i = 0; i < 40; i++) ids[i] = i * 7 % V;
-  std::vector<float> logits(size_t(40) * V);
-  const char* programs[] = {"avx512", "avx2", "portable"};
+  std::vector<float> truth[3];
   int failed = 0;
-  for (const char* program : programs) {
+  for (const char* program : kPrograms) {
     if (!kog_choose(model, program)) continue;
-    failed |= kog_run(model, keys.data(), values.data(), room, 0, ids.data(), 40, KOG_ALL, logits.data());
-    failed |= kog_run(model, keys.data(), values.data(), room, 20, ids.data(), 3, KOG_LAST, logits.data());
-    std::vector<uint8_t> stops(V, 0);
+    std::vector<float> many(size_t(20) * V), few(size_t(5) * V), one(V);
+    failed |= kog_run(model, keys.data(), values.data(), room, 0, ids.data(), 20, KOG_ALL, many.data());
+    failed |= kog_run(model, keys.data(), values.data(), room, 20, ids.data(), 5, KOG_ALL, few.data());
+    failed |= kog_run(model, keys.data(), values.data(), room, 25, ids.data(), 1, KOG_LAST, one.data());
+    const std::vector<float>* found[] = {&many, &few, &one};
+    for (uint32_t i = 0; i < 3; i++) {
+      if (truth[i].empty()) truth[i] = *found[i];
+      const float off = difference(truth[i], *found[i]);
+      if (off > (cache == KOG_F32 ? 1e-5f : 3e-3f)) {
+        printf("%s: type %u, %u threads, %u lanes, rows %u: off by %g\n", program, type, threads, L, i, off);
+        failed = 1;
+      }
+    }
+    std::vector<uint8_t> stops(V, 0), forced(room + 2);
     uint8_t stop = 0;
-    uint32_t out[64];
-    float logprobs[64];
-    kog_greedy plan{V, 64, stops.data(), &stop, 100.0, logits.data(), out, logprobs, 0, 0, 0};
-    failed |= kog_run_greedy(model, keys.data(), values.data(), room, 23, ids.data(), 2, &plan);
-    failed |= plan.broken != 0 || plan.emitted != room - 24;
+    std::vector<uint32_t> row(room + 2);
+    std::vector<float> logprobs(room + 2), logits(V);
+    row[0] = 3;
+    row[1] = 4;
+    kog_segment plan{};
+    plan.temperature = type == KOG_F32 ? 0.0f : 0.8f;
+    plan.top_p = 0.9f;
+    plan.min_p_log = -INFINITY;
+    plan.penalty = 1.0f;
+    plan.top_k = 20;
+    plan.legal = V;
+    plan.stops = stops.data();
+    plan.stop = &stop;
+    plan.seconds = 100.0;
+    plan.ids = row.data();
+    plan.logprobs = logprobs.data();
+    plan.forced = forced.data();
+    plan.logits = logits.data();
+    plan.prompt = plan.filled = 2;
+    plan.most = room + 2;
+    int why = KOG_GOES_ON;
+    while (why == KOG_GOES_ON) why = kog_run_segment(model, keys.data(), values.data(), room, 26, &plan);
+    failed |= why != KOG_CONTEXT || plan.filled != room - 26 + 1;
+    // Another thread ends a segment.
+    plan.filled = plan.prompt = 1;
+    plan.ran = plan.passes = 0;
+    std::thread stopper([&stop] { __atomic_store_n(&stop, uint8_t(1), __ATOMIC_RELAXED); });
+    why = KOG_GOES_ON;
+    while (why == KOG_GOES_ON) why = kog_run_segment(model, keys.data(), values.data(), room, 26, &plan);
+    stopper.join();
+    failed |= why != KOG_CONTEXT && why != KOG_CANCELLED;
+    if (type == KOG_F32 && threads == 1 && L == 1) printf("ran %s\n", program);
   }
   kog_close(model);
   return failed;
@@ -85,8 +137,10 @@ int run(uint32_t type, uint32_t cache, uint32_t threads) {
 
 int main() {
   int failed = 0;
-  for (uint32_t type = KOG_F32; type <= KOG_I8; type++)
-    for (uint32_t threads = 1; threads <= 3; threads++) failed |= run(type, threads == 2 ? KOG_F16 : KOG_F32, threads);
+  for (uint32_t type = KOG_F32; type <= KOG_I8_ROW; type++)
+    for (uint32_t threads = 1; threads <= 3; threads++)
+      for (uint32_t lanes = 1; lanes <= 2; lanes++) failed |= run(type, threads == 2 ? KOG_F16 : KOG_F32, threads, lanes);
+  failed |= kog_read_bandwidth(2, 1 << 20, 1) <= 0.0;
   puts(failed ? "failed" : "ran clean");
   return failed;
 }

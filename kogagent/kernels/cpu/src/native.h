@@ -92,7 +92,7 @@ typedef struct {
   uint32_t legal;                // ids at or above it are never taken
   uint32_t force;                // whether forced runs are taken without sampling
   const uint8_t* stops;          // [V] 1 where an id ends the segment
-  const volatile uint8_t* stop;  // set by another thread: end at the next token border
+  const uint8_t* stop;           // set by another thread: end at the next token border
   uint8_t* seen;                 // [V] ids whose repetition is penalised, kept up to date; NULL without a penalty
   kog_grammar* grammar;          // NULL: none
   kog_walk* walk;

@@ -30,14 +30,14 @@ class Segment {
     const Clock::time_point start = Clock::now();
     bool ran = false, was_prompt = false;
     for (;;) {
-      if (!ran && *s_.stop) return KOG_CANCELLED;
+      if (!ran && stopped()) return KOG_CANCELLED;
       if (s_.grammar != nullptr && !s_.opened) {
         const int why = take_forced();
         if (why != KOG_GOES_ON) return why;
         s_.opened = 1;
       }
       if (ran && (was_prompt || since(start) >= s_.seconds)) return KOG_GOES_ON;
-      if (*s_.stop) return KOG_CANCELLED;
+      if (stopped()) return KOG_CANCELLED;
       const uint32_t* mask = nullptr;
       uint32_t words = 0;
       if (!legal_now(mask, words)) return KOG_UNKNOWN;
@@ -50,6 +50,8 @@ class Segment {
   }
 
  private:
+  bool stopped() const { return __atomic_load_n(s_.stop, __ATOMIC_RELAXED) != 0; }
+
   // The mask of the next id, NULL where every id is legal; false where the grammar does not know it.
   bool legal_now(const uint32_t*& mask, uint32_t& words) {
     if (s_.grammar == nullptr) return true;

@@ -1,0 +1,36 @@
+// AVX-512 by SIMDe on a processor without it: slow, exact, for tests of what this machine cannot run.
+// scripts/check_native.sh sets KOG_EMULATED; the package is Debian's libsimde-dev.
+
+#ifndef KOG_EMULATED_H
+#define KOG_EMULATED_H
+
+#define SIMDE_ENABLE_NATIVE_ALIASES
+#include <simde/x86/avx512.h>
+#include <simde/x86/f16c.h>
+#include <simde/x86/fma.h>
+#include <string.h>
+
+#include "halves.h"
+
+// What SIMDe 0.7 lacks of what isa_avx512.inc uses.
+using __mmask16 = simde__mmask16;
+
+inline simde__m512 kog_emulated_cvtph_ps(simde__m256i halves) {
+  uint16_t from[16];
+  float to[16];
+  memcpy(from, &halves, sizeof from);
+  for (int i = 0; i < 16; i++) to[i] = kog::from_f16(from[i]);
+  return simde_mm512_loadu_ps(to);
+}
+#define _mm512_cvtph_ps kog_emulated_cvtph_ps
+
+inline simde__m512 kog_emulated_cvtepi32_ps(simde__m512i whole) {
+  int32_t from[16];
+  float to[16];
+  memcpy(from, &whole, sizeof from);
+  for (int i = 0; i < 16; i++) to[i] = float(from[i]);
+  return simde_mm512_loadu_ps(to);
+}
+#define _mm512_cvtepi32_ps kog_emulated_cvtepi32_ps
+
+#endif
