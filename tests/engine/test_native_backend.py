@@ -156,7 +156,8 @@ def test_every_instruction_set_computes_the_same(rng: np.random.Generator, name:
         wanted = truth.logits(truth.open_kv(40), ids)
         kv = backend.open_kv(40)
         found = np.concatenate([backend.logits(kv, ids[:20]), *(backend.logits(kv, [i]) for i in ids[20:])])
-        assert error(found, wanted) < (3e-6 if cache == "float32" else 3e-3)
+        close = 1e-3 if dtype.startswith("int8") else 3e-6  # a digit may be rounded the other way
+        assert error(found, wanted) < (close if cache == "float32" else 3e-3)
         ran += 1
     assert ran in (0, 5)
 
