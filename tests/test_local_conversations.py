@@ -351,3 +351,22 @@ async def test_going_on_after_a_turn_told_in_the_loops_words(stage: Callable[...
     message = AssistantMessage(text_of(events), "A.\nB.")
     assert one.model.past.continues((*ASK, message, UserMessage("x")), TOOLS)
     assert not one.model.past.continues((*ASK, said(events[:1]), UserMessage("x")), TOOLS)
+
+
+async def test_a_set_of_tools_and_a_clock_in_the_instructions_keep_the_prefix(
+    stage: Callable[..., Stage],
+) -> None:
+    """The second turn computes what is new, and its counter shows it."""
+    one = stage(CALL, "Warm.")
+    clock = iter(range(100))
+
+    @tool
+    async def other() -> str:
+        """Something else."""
+        return ""
+
+    agent = Agent(one.engine, {weather, other}, instructions=lambda deps: f"It is {next(clock)} o'clock.")
+    _, result = await events_of(agent)
+    first, second = (turn.usage for turn in result.per_turn)
+    assert second.reused_tokens >= first.prompt_tokens + first.completion_tokens - 2
+    assert 0 < second.prefilled_tokens < 100 < first.prefilled_tokens

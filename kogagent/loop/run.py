@@ -236,6 +236,8 @@ class Run:
                 break
             except Exception as error:
                 await self._acting.drop_early()
+                if self._guarded is not None and self._guarded.done():
+                    self._guarded.result()  # the model was asked what it should not have been
                 ahead = None
                 if isinstance(error, ContextError) and setup.compaction is not None and not failures:
                     failures += 1

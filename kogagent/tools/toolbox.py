@@ -12,6 +12,7 @@ import functools
 import inspect
 import logging
 import math
+import os
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -322,24 +323,35 @@ async def _on_loop(
     function: Callable[[], Awaitable[Any]], limit: int, answer: asyncio.Future[Returned | None]
 ) -> None:
     # SystemExit would end the event loop if it left a task; KeyboardInterrupt, the user's own, must.
+    process = os.getpid()
     try:
         done = returned(await function(), limit)
     except KeyboardInterrupt:
         raise
     except BaseException as error:
         done = Returned(error=error)
+    _same(process)
     if not answer.done():  # else nobody waits any more: cancelled, or out of time
         answer.set_result(done)
 
 
 def _in_thread(function: Callable[[], Any], limit: int) -> Returned | _Pending | None:
+    process = os.getpid()
+    back: Returned | _Pending
     try:
         value = function()
-        if inspect.isawaitable(value):
-            return _Pending(value)
-        return returned(value, limit)
+        back = _Pending(value) if inspect.isawaitable(value) else returned(value, limit)
     except BaseException as error:
-        return Returned(error=error)
+        back = Returned(error=error)
+    _same(process)
+    return back
+
+
+def _same(process: int) -> None:
+    """End a child that a tool forked and that came back with the tool's result: it has copies of this
+    process's event loop and threads, and would go on with the run."""
+    if os.getpid() != process:
+        os._exit(0)
 
 
 def _forget(future: asyncio.Future[Any]) -> None:

@@ -8,6 +8,7 @@ import threading
 import tracemalloc
 from collections.abc import AsyncIterator
 
+import numpy as np
 import pytest
 
 from kogagent import (
@@ -16,6 +17,7 @@ from kogagent import (
     InputError,
     RunFinished,
     TextDelta,
+    Toolbox,
     ToolFinished,
     ToolMessage,
     ToolStarted,
@@ -394,3 +396,42 @@ async def test_a_model_whose_close_hangs_does_not_hang_the_run(monkeypatch: pyte
 
 async def test_streams_are_agent_streams() -> None:
     assert isinstance(Agent(ScriptedModel("x")).stream("go"), AgentStream)
+
+
+async def test_of_two_hundred_runs_any_may_be_cancelled_and_memory_stays_flat(
+    rng: np.random.Generator,
+) -> None:
+    async def look(n: int) -> int:
+        await asyncio.sleep(0)
+        return n
+
+    async def one(name: int) -> str:
+        turns = [[call("look", n=n), call("look", n=n + 100)] for n in range(2)]
+        result = await Agent(ScriptedModel(*turns, f"done {name}"), tools).run("go")
+        return str(result.output)
+
+    tools = Toolbox([look])
+
+    async def crowd() -> None:
+        tasks = [asyncio.ensure_future(one(name)) for name in range(200)]
+        gone = {int(name) for name in rng.choice(200, 60, replace=False)}
+        for name in gone:
+            await asyncio.sleep(0)  # the runs are at a different point for each
+            tasks[name].cancel()
+        done = await asyncio.gather(*tasks, return_exceptions=True)
+        for name, result in enumerate(done):
+            assert result == f"done {name}" or (name in gone and isinstance(result, asyncio.CancelledError))
+        assert not other_tasks()
+
+    tracemalloc.start()
+    try:
+        await crowd()  # the last crowd's errors are held for a while: they are part of the start
+        gc.collect()
+        before = tracemalloc.get_traced_memory()[0]
+        for _ in range(2):
+            await crowd()
+        gc.collect()
+        grown = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert grown < 100_000

@@ -12,11 +12,14 @@ import gc
 import json
 import logging
 import math
+import os
+import subprocess
 import sys
 import threading
 import uuid
 import weakref
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -627,3 +630,39 @@ def test_specs_come_in_the_order_of_the_tools() -> None:
 
     names = ["b", "a", "c"]
     assert [spec.name for spec in Toolbox(make(name) for name in names).specs] == names
+
+
+FORKS = """
+import asyncio, os, sys, warnings
+warnings.simplefilter("ignore")
+from kogagent import Agent, Limits, tool
+from kogagent.testing import ScriptedModel, call
+
+@tool
+def in_thread() -> str:
+    return "child" if os.fork() == 0 else "parent"
+
+@tool
+async def on_loop() -> str:
+    if os.fork() == 0:
+        raise SystemExit(3)
+    print("printed by a tool", flush=True)
+    return "parent"
+
+model = ScriptedModel([call("in_thread"), call("on_loop")] * 5, "done")
+limits = Limits(turn_calls=10, repeated_calls=None)
+result = asyncio.run(Agent(model, [in_thread, on_loop], limits=limits).run("go"))
+texts = [m.result.text for m in result.messages if hasattr(m, "result")]
+sys.stdout.write(f"{result.output} {sorted(set(texts))}\\n")
+"""
+
+
+def test_a_tool_that_forks_or_prints_leaves_one_run(tmp_path: Path) -> None:
+    program = tmp_path / "forks.py"
+    program.write_text(FORKS)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, str(program)], capture_output=True, text=True, check=False, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("done") == 1 and "done ['parent']\n" in done.stdout
