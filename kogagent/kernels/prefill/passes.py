@@ -357,7 +357,7 @@ class Passes:
             columns,
             gated=gated,
             block_n=block_n,
-            block_t=max(16, _power(rows)),
+            block_t=32 if rows <= 32 else FEW_ROWS,
             block_k=128,
             num_warps=4,
             num_stages=4 if block_n == 32 else 3,
