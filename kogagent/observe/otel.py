@@ -10,6 +10,7 @@ import json
 import time
 from collections.abc import Mapping
 from contextvars import Token
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from kogagent.errors import MissingExtraError
@@ -19,6 +20,8 @@ from kogagent.observe.phases import phases
 from kogagent.types import (
     AgentEvent,
     AskedAgain,
+    AssistantMessage,
+    CallReady,
     CallStarted,
     Compacted,
     Event,
@@ -111,12 +114,16 @@ class _Run:
             "kogagent.run.id": run.id,
             "kogagent.history.messages": run.messages,
         }
+        if content:
+            tools = [{"type": "function", **asdict(tool)} for tool in run.tools]
+            attributes["gen_ai.tool.definitions"] = json.dumps(tools)
         self._span = tracer.start_span(f"invoke_agent {run.agent}", attributes=attributes)
         self._inside = trace.set_span_in_context(self._span)
         self._entered = self._enter(self._inside)
         self._chat: Span | None = None
         self._turn: TurnStarted | None = None
         self._first: float | None = None  # when the first of the turn came
+        self._text, self._asked = "", list[ToolCall]()  # what the turn has said
         self._calls: dict[str, tuple[Span, Token[Context] | None]] = {}
         self._failed = ""
 
@@ -133,8 +140,14 @@ class _Run:
         match event:
             case TurnStarted():
                 self._turn_started(event)
-            case ObserveDelta() | PlanDelta() | TextDelta() | CallStarted():
+            case ObserveDelta(text) | PlanDelta(text) | TextDelta(text):
                 self._first = event.at if self._first is None else self._first
+                if self._content:
+                    self._text += text
+            case CallStarted():
+                self._first = event.at if self._first is None else self._first
+            case CallReady(call):
+                self._asked.append(call)
             case TurnEnd():
                 self._turn_end(event)
             case ToolStarted(call):
@@ -186,6 +199,7 @@ class _Run:
 
     def _turn_started(self, event: TurnStarted, at: float | None = None) -> None:
         self._turn, self._first = event, None
+        self._text, self._asked = "", []
         self._chat = self._tracer.start_span(
             f"chat {self._model}",
             context=self._inside,
@@ -202,10 +216,16 @@ class _Run:
         if self._chat is None or self._turn is None:
             return
         usage = event.usage
+        reason = "tool_call" if self._asked else _FINISHED.get(event.reason, event.reason)
+        if self._content:
+            said = _message(AssistantMessage(self._text, "", tuple(self._asked)))
+            self._chat.set_attribute(
+                "gen_ai.output.messages", json.dumps([{**said, "finish_reason": reason}])
+            )
         self._chat.set_attributes(
             {
                 "gen_ai.response.model": self._model,
-                "gen_ai.response.finish_reasons": [_FINISHED.get(event.reason, event.reason)],
+                "gen_ai.response.finish_reasons": [reason],
                 "gen_ai.usage.input_tokens": usage.prompt_tokens,
                 "gen_ai.usage.output_tokens": usage.completion_tokens,
                 "gen_ai.usage.cache_read.input_tokens": usage.reused_tokens,

@@ -87,9 +87,11 @@ async def test_a_run_is_a_span_with_its_turns_and_calls_below(collected: Collect
     assert first["gen_ai.request.model"] == "ScriptedModel"
     assert first["gen_ai.usage.input_tokens"] == 100 and first["gen_ai.usage.output_tokens"] == 26
     assert (
-        first["gen_ai.response.finish_reasons"] == ("stop",) and first["kogagent.usage.forced_tokens"] == 20
+        first["gen_ai.response.finish_reasons"] == ("tool_call",)
+        and first["kogagent.usage.forced_tokens"] == 20
     )
-    assert chats[1].attributes is not None
+    assert chats[1].attributes is not None and chats[2].attributes is not None
+    assert chats[2].attributes["gen_ai.response.finish_reasons"] == ("stop",)
     assert chats[1].attributes["gen_ai.usage.cache_read.input_tokens"] == 130
     tool = calls[0].attributes
     assert tool is not None
@@ -149,6 +151,13 @@ async def test_content_is_recorded_only_when_asked_for(collected: Collected) -> 
         "arguments": '{"city": "Oslo"}',
     }
     assert messages[2]["parts"][0]["response"] == "3 degrees in Oslo"
+    assert json.loads(str(last["gen_ai.output.messages"])) == [
+        {"role": "assistant", "parts": [{"type": "text", "content": "It is cold."}], "finish_reason": "stop"}
+    ]
+    (run,) = collected.named("invoke_agent agent")
+    assert run.attributes is not None
+    definitions = json.loads(str(run.attributes["gen_ai.tool.definitions"]))
+    assert [one["name"] for one in definitions] == ["weather", "slow"]
     tool = collected.named("execute_tool weather")[0].attributes
     assert tool is not None and tool["gen_ai.tool.call.result"] == "3 degrees in Oslo"
 
