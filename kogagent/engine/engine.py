@@ -7,8 +7,9 @@ from collections.abc import Callable
 from types import TracebackType
 
 from kogagent.engine.backend import Backend
+from kogagent.engine.counters import Counters, Meter
 from kogagent.engine.kv import Shelf
-from kogagent.engine.session import Counters, Meter, Session
+from kogagent.engine.session import Session
 from kogagent.engine.worker import Worker
 from kogagent.errors import InputError
 from kogagent.spec import ModelSpec

@@ -8,66 +8,22 @@ from __future__ import annotations
 
 import contextlib
 import operator
-import threading
 import time
-import warnings
 import weakref
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from types import TracebackType
 
 from kogagent.engine.backend import KV, Backend, Decode, DecodePlan, Emitted, TokenMatcher
+from kogagent.engine.counters import Counters, Meter
 from kogagent.engine.kv import Shelf, common_prefix
 from kogagent.engine.sampling import SamplingParams
+from kogagent.engine.segment import Steps
+from kogagent.engine.stream import SessionStream, Start
 from kogagent.engine.turns import Account
-from kogagent.engine.worker import Segment, Steps, Worker
+from kogagent.engine.worker import Worker
 from kogagent.errors import ContextError, EngineClosedError, InputError
-from kogagent.types import FinishReason
-
-
-@dataclass(frozen=True, slots=True)
-class Counters:
-    """What a stream, a session or an engine has done; they add. Seconds are time on the worker's thread.
-
-    reused + prefilled ids are prompts, sampled + forced ids were emitted and taken, steps are passes of the
-    model while decoding. reuse_s: finding a cache and cutting it to what it shares with the prompt.
-    """
-
-    reused: int = 0
-    prefilled: int = 0
-    sampled: int = 0
-    forced: int = 0
-    steps: int = 0
-    prefill_s: float = 0.0
-    sampled_s: float = 0.0
-    forced_s: float = 0.0
-    reuse_s: float = 0.0
-
-    def __add__(self, other: Counters) -> Counters:
-        return Counters(
-            self.reused + other.reused,
-            self.prefilled + other.prefilled,
-            self.sampled + other.sampled,
-            self.forced + other.forced,
-            self.steps + other.steps,
-            self.prefill_s + other.prefill_s,
-            self.sampled_s + other.sampled_s,
-            self.forced_s + other.forced_s,
-            self.reuse_s + other.reuse_s,
-        )
-
-
-class Meter:
-    """A running sum of Counters; any thread may add."""
-
-    def __init__(self) -> None:
-        self.total = Counters()
-        self._lock = threading.Lock()
-
-    def add(self, counters: Counters) -> None:
-        with self._lock:
-            self.total += counters
 
 
 class Session:
@@ -197,7 +153,7 @@ class Session:
         self._check_idle()
         if not self._ids:
             return
-        started = _Start(self._ids, self._claim())
+        started = Start(self._ids, self._claim())
         self._busy = True
         try:
             await self._worker.call_in_steps(self._fill(started, keep=1), self._account)
@@ -347,7 +303,7 @@ class Session:
             self._true = len(self._ids)  # it will be filled with these
         return self._true
 
-    def _fill(self, started: _Start, keep: int) -> Steps[KV]:
+    def _fill(self, started: Start, keep: int) -> Steps[KV]:
         """On the worker: lease a cache, rewind it to the truth, pre-fill until at most `keep` ids are left.
 
         Reads the ids as they were when the job was made: the history may be changed once it is abandoned.
@@ -370,14 +326,14 @@ class Session:
             yield
         return kv
 
-    def _begin(self, plan: DecodePlan, started: _Start) -> Steps[Decode]:
+    def _begin(self, plan: DecodePlan, started: Start) -> Steps[Decode]:
         """On the worker: all up to a running Decode, which runs the last chunk of the prompt itself."""
         kv = yield from self._fill(started, keep=self._backend.prefill_chunk)
         if plan.matcher is not None:
             plan = replace(plan, matcher=plan.matcher.fork())  # the first stays where it is, for `_go_on`
         return self._backend.decode(kv, started.ids[kv.length :], plan)
 
-    def _go_on(self, plan: DecodePlan, started: _Start, emitted: Sequence[Emitted]) -> Decode:
+    def _go_on(self, plan: DecodePlan, started: Start, emitted: Sequence[Emitted]) -> Decode:
         """On the worker: a segment that gave the device up after these ids, taken up again. What it emits is
         what it would have emitted then: the draw of an id depends on its place alone."""
         assert self._kv is not None
@@ -397,140 +353,14 @@ class Session:
     def _commit(self, batch: Sequence[Emitted]) -> None:
         self._ids += [e.id for e in batch]
 
-    def _stream_ended(self, counters: Counters, started: _Start | None) -> None:
+    def _stream_ended(self, counters: Counters, started: Start | None) -> None:
         self._stream = None
         self._count(counters)
         if started is not None:
             self._settle(started)
 
-    def _settle(self, started: _Start) -> None:
+    def _settle(self, started: Start) -> None:
         # A job that never began has rewound nothing: the cache may hold what an earlier stream ran too far.
         # One that did has followed the ids; what it ran past those taken is cut off when it is next used.
         if started.began:
             self._true = len(self._ids)
-
-
-class _Start:
-    """What a job goes out from, and what the worker found and did before the first pass."""
-
-    def __init__(self, ids: Sequence[int], true: int) -> None:
-        self.ids = list(ids)
-        self.true = true
-        self.began = False
-        self.reused = 0
-        self.pending = 0
-        self.seconds = 0.0  # of pre-filling
-        self.reuse_seconds = 0.0  # of finding a cache and cutting it to what it shares
-
-
-class SessionStream:
-    """Batches of emitted ids, as they come: an async iterator and a context manager.
-
-    An id belongs to the history from the moment its batch is handed over; leaving early stops at a token
-    border and forgets what was not handed over. Ends by `reason`.
-    """
-
-    def __init__(self, session: Session, plan: DecodePlan) -> None:
-        self._session, self._plan = session, plan
-        self._started: _Start | None = None
-        self._segment: Segment | None = None
-        self._sampled = self._forced = 0
-        self._done = False
-        self._reason: FinishReason | None = None
-
-    @property
-    def reason(self) -> FinishReason | None:
-        """Why it ended; None while it runs and after an error."""
-        return self._reason
-
-    @property
-    def counters(self) -> Counters:
-        """This stream's own."""
-        if self._segment is None or self._started is None:
-            return Counters()
-        stats = self._segment.stats
-        return Counters(
-            reused=self._started.reused,
-            prefilled=self._started.pending,
-            sampled=self._sampled,
-            forced=self._forced,
-            steps=stats.steps,
-            prefill_s=self._started.seconds + stats.prefill_s,
-            sampled_s=stats.sampled_s,
-            forced_s=stats.forced_s,
-            reuse_s=self._started.reuse_seconds,
-        )
-
-    def __aiter__(self) -> SessionStream:
-        return self
-
-    def follow(self, matcher: TokenMatcher) -> None:
-        """Walk this grammar; before the first batch is asked for. The matcher is taken over."""
-        assert self._segment is None, "the stream has begun"
-        self._plan = replace(self._plan, matcher=matcher)
-
-    async def __anext__(self) -> list[Emitted]:
-        if self._done:
-            raise StopAsyncIteration
-        if self._segment is None:
-            session = self._session
-            session._worker.check_open()
-            self._started = _Start(session._ids, session._claim())
-            self._segment = session._worker.segment(
-                session._begin(self._plan, self._started),
-                partial(session._go_on, self._plan, self._started),
-                session._account,
-            )
-        try:
-            batch = await self._segment.next_batch()
-        except BaseException:
-            await self.aclose()
-            raise
-        if not batch:
-            self._finish(self._segment.reason)
-            raise StopAsyncIteration
-        self._session._commit(batch)
-        forced = sum(e.forced for e in batch)
-        self._forced += forced
-        self._sampled += len(batch) - forced
-        return batch
-
-    async def aclose(self) -> None:
-        """Stop at the next token border and wait for it. Idempotent."""
-        if self._done:
-            return
-        try:
-            if self._segment is not None:
-                await self._segment.aclose()
-        finally:
-            self._finish("cancelled" if self._segment is None else self._segment.reason)
-
-    def abandon(self) -> None:
-        """Ask for the end and wait for nothing; from any thread."""
-        if self._segment is not None:
-            self._segment.stop()
-        self._finish("cancelled")
-
-    def _finish(self, reason: FinishReason | None) -> None:
-        if not self._done:
-            self._done = True
-            self._reason = reason
-            self._session._stream_ended(self.counters, self._started)
-
-    async def __aenter__(self) -> SessionStream:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
-    def __del__(self) -> None:
-        if not self._done and self._segment is not None:
-            warnings.warn(
-                "a stream was dropped before its end: use `async with`, or read it to the end",
-                ResourceWarning,
-                source=self,
-                stacklevel=2,
-            )
-            self.abandon()

@@ -13,29 +13,19 @@ EngineClosedError. Any other error belongs to the job that raised it.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Generator
-from typing import Generic, Protocol, TypeAlias, TypeVar
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
 
-import anyio
-
-from kogagent.engine.backend import Decode, DecodeStats, Emitted
+from kogagent.engine.backend import Decode
+from kogagent.engine.segment import GoOn, Segment, Steps, settled, wake
 from kogagent.engine.turns import Account, Turns
 from kogagent.errors import DeviceError, EngineClosedError, InputError
-from kogagent.types import FinishReason
 
 T = TypeVar("T")
-Steps: TypeAlias = Generator[None, None, T]
-"""Work in steps, run on the worker's thread; other jobs may run at each `yield`."""
-GoOn: TypeAlias = Callable[[list[Emitted]], Decode]
-"""Takes up a segment that was stopped after these ids; on the worker's thread."""
-
-_WAIT_S = 0.1  # how long one `Decode.wait` may go without a token before the worker looks at its inbox
-_NO_STATS = DecodeStats(0.0, 0.0, 0.0, 0)
 
 
 class _Job(Protocol):
@@ -191,19 +181,6 @@ def _shut_down(queue: _Queue, thread: threading.Thread) -> None:
         thread.join()
 
 
-async def _settled(future: asyncio.Future[None]) -> None:
-    """Wait for a future whatever cancellation comes meanwhile, then re-raise that cancellation."""
-    cancelled: asyncio.CancelledError | None = None
-    with anyio.CancelScope(shield=True):
-        while not future.done():
-            try:
-                await asyncio.wait([future])
-            except asyncio.CancelledError as error:
-                cancelled = error
-    if cancelled is not None:
-        raise cancelled
-
-
 class _Call(Generic[T]):
     """A job whose result one coroutine awaits."""
 
@@ -225,12 +202,12 @@ class _Call(Generic[T]):
                 return False
         except StopIteration as end:
             self._result.append(end.value)
-        _wake(self._loop, self.ended)
+        wake(self._loop, self.ended)
         return True
 
     def fail(self, error: BaseException) -> None:
         self._error = error
-        _wake(self._loop, self.ended)
+        wake(self._loop, self.ended)
 
     def stop(self) -> None:
         """End at the next step border, without a result."""
@@ -277,178 +254,6 @@ class _BlockingCall(Generic[T]):
         if self._error is not None:
             raise self._error
         return self._result[0]
-
-
-def _wake(loop: asyncio.AbstractEventLoop, future: asyncio.Future[None]) -> None:
-    def resolve() -> None:
-        if not future.done():
-            future.set_result(None)
-
-    try:
-        loop.call_soon_threadsafe(resolve)
-    except RuntimeError:  # that loop is closed: nobody waits any more
-        return
-
-
-class Segment:
-    """A decode segment as its one consumer sees it, from the event loop it was made in.
-
-    `start` runs on the worker's thread: any preparation in steps, then the Decode. go_on: makes the Decode
-    anew after the segment has given way; without it, it never does.
-    """
-
-    resident = False
-
-    def __init__(
-        self, queue: _Queue, start: Steps[Decode], go_on: GoOn | None = None, account: Account | None = None
-    ) -> None:
-        self._queue = queue
-        self.account = Account() if account is None else account
-        self._start: Steps[Decode] | None = start
-        self._go_on = go_on
-        self._gave_way = False  # the Decode was stopped for others, not for good
-        self._emitted: list[Emitted] = []  # of a resident segment, all so far
-        self._spent = _NO_STATS  # by Decodes that gave way
-        self._decode: Decode | None = None
-        self._loop = asyncio.get_running_loop()
-        self._lock = threading.Lock()  # guards what follows: written by the worker, read by the loop
-        self._batch: list[Emitted] = []
-        self._error: BaseException | None = None
-        self._ended = False
-        self._stopping = False
-        self._waiters: list[asyncio.Future[None]] = []
-        self._reason: FinishReason | None = None
-        queue.submit(self)
-
-    # ── the worker's side ──
-
-    def step(self) -> bool:
-        if self._decode is None:
-            return self._prepare()
-        self._decode.wait(_WAIT_S)
-        reason = self._decode.reason
-        batch = self._decode.drain_nowait()
-        if self.resident and self._go_on is not None:
-            self._emitted += batch
-        if reason == "cancelled" and self._gave_way:
-            reason = self._let_go()
-        if batch or reason is not None:
-            self._post(batch, reason, None)
-        return reason is not None
-
-    def give_way(self) -> None:
-        if self._go_on is not None and self._decode is not None:
-            self._gave_way = True
-            self._decode.stop()
-
-    def _let_go(self) -> FinishReason | None:
-        """The Decode has ended for the sake of others: another goes on in the next turn."""
-        with self._lock:
-            self._gave_way = False
-            if self._stopping:
-                return "cancelled"
-            assert self._decode is not None and self._go_on is not None
-            self._spent = _sum(self._spent, self._decode.stats)
-            self._decode, self.resident = None, False
-            self._start = _again(self._go_on, self._emitted)
-        return None
-
-    def _prepare(self) -> bool:
-        if self._stopping:
-            self._post([], "cancelled", None)
-            return True
-        assert self._start is not None
-        try:
-            next(self._start)
-        except StopIteration as end:
-            decode: Decode = end.value
-            self._start = None
-            with self._lock:
-                self._decode = decode
-                self.resident = decode.resident
-                if self._stopping:
-                    decode.stop()
-        return False
-
-    def fail(self, error: BaseException) -> None:
-        batch: list[Emitted] = []
-        with contextlib.suppress(Exception):  # a broken device may break here too; `error` is the one to tell
-            batch = [] if self._decode is None else self._decode.drain_nowait()
-        self._post(batch, None, error)
-
-    def _post(self, batch: list[Emitted], reason: FinishReason | None, error: BaseException | None) -> None:
-        with self._lock:
-            self._batch += batch
-            self._reason, self._error = reason, error
-            self._ended = reason is not None or error is not None
-            waiters, self._waiters = self._waiters, []
-        for waiter in waiters:  # the consumer, or whoever closes it; nobody when the loop is busy elsewhere
-            _wake(self._loop, waiter)
-
-    # ── the consumer's side ──
-
-    async def next_batch(self) -> list[Emitted]:
-        """What has been emitted since the last call, at least one id; empty when the segment has ended.
-
-        Raises the segment's error once everything emitted before it was handed over.
-        """
-        while True:
-            with self._lock:
-                batch, self._batch = self._batch, []
-                if batch:
-                    return batch
-                if self._error is not None:
-                    raise self._error
-                if self._ended:
-                    return []
-                waiter = self._wait()
-            await waiter
-
-    def stop(self) -> None:
-        """Ask for the end at the next token border. From any thread."""
-        with self._lock:
-            self._stopping = True
-            if self._decode is not None:
-                self._decode.stop()
-
-    async def aclose(self) -> None:
-        """Stop, and wait until the worker has let go: at most one step. What was emitted but not taken is
-        dropped. Cancellation waits for that and is raised then."""
-        self.stop()
-        if self._queue.withdraw(self) and not self._ended:
-            self._post([], "cancelled", None)
-        while True:
-            with self._lock:
-                self._batch = []
-                if self._ended:
-                    return
-                waiter = self._wait()
-            await _settled(waiter)
-
-    def _wait(self) -> asyncio.Future[None]:
-        waiter: asyncio.Future[None] = self._loop.create_future()
-        self._waiters.append(waiter)
-        return waiter
-
-    @property
-    def reason(self) -> FinishReason | None:
-        """Why it ended; None while it runs and after an error."""
-        return self._reason
-
-    @property
-    def stats(self) -> DecodeStats:
-        return self._spent if self._decode is None else _sum(self._spent, self._decode.stats)
-
-
-def _again(go_on: GoOn, emitted: list[Emitted]) -> Steps[Decode]:
-    return go_on(emitted)
-    yield
-
-
-def _sum(a: DecodeStats, b: DecodeStats) -> DecodeStats:
-    return DecodeStats(
-        a.prefill_s + b.prefill_s, a.sampled_s + b.sampled_s, a.forced_s + b.forced_s, a.steps + b.steps
-    )
 
 
 class Worker:
@@ -499,7 +304,7 @@ class Worker:
         except asyncio.CancelledError:
             job.stop()
             if not self._queue.withdraw(job):
-                await _settled(job.ended)
+                await settled(job.ended)
             raise
         return job.result()
 

@@ -14,9 +14,10 @@ from typing import TypeAlias, TypeVar
 
 from kogagent.chat import Chat
 from kogagent.engine.backend import TokenGrammar
+from kogagent.engine.counters import Counters
 from kogagent.engine.engine import EngineCore
 from kogagent.engine.kv import common_prefix
-from kogagent.engine.session import Counters, Session
+from kogagent.engine.session import Session
 from kogagent.errors import InputError
 from kogagent.local.clip import clip
 from kogagent.local.replayed import replayed

@@ -10,8 +10,10 @@ from types import TracebackType
 from typing import Any, TypeAlias
 
 from kogagent.engine.backend import TokenGrammar
+from kogagent.engine.counters import Counters
 from kogagent.engine.sampling import SamplingParams
-from kogagent.engine.session import Counters, Session, SessionStream
+from kogagent.engine.session import Session
+from kogagent.engine.stream import SessionStream
 from kogagent.errors import InputError
 from kogagent.local.tokens import Token, TokenText, stop_strings
 from kogagent.spec import Vocabulary

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kogagent.engine.backend import Emitted
-from kogagent.engine.session import Counters, SessionStream
+from kogagent.engine.counters import Counters
+from kogagent.engine.stream import SessionStream
 from kogagent.local.kinds import argument_kinds
 from kogagent.local.phrase import Phrase
 from kogagent.local.tokens import written

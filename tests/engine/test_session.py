@@ -17,7 +17,8 @@ from kogagent.engine.backend import KV, Decode, DecodePlan
 from kogagent.engine.engine import EngineCore
 from kogagent.engine.kv import Shelf, common_prefix
 from kogagent.engine.sampling import SamplingParams
-from kogagent.engine.session import Session, SessionStream
+from kogagent.engine.session import Session
+from kogagent.engine.stream import SessionStream
 from kogagent.errors import ContextError, DeviceError, EngineClosedError, InputError, ModelError
 from kogagent.testing.toy import TINY, StepMatcher, ToyBackend
 

@@ -14,7 +14,8 @@ import pytest
 
 from kogagent.engine.backend import Decode, DecodePlan, DecodeStats, Emitted
 from kogagent.engine.sampling import SamplingParams
-from kogagent.engine.worker import Segment, Steps, Worker
+from kogagent.engine.segment import Segment, Steps
+from kogagent.engine.worker import Worker
 from kogagent.errors import DeviceError, EngineClosedError, InputError, ModelError
 from kogagent.testing.toy import ToyBackend
 from kogagent.types import FinishReason
