@@ -18,6 +18,7 @@ from kogagent.types import (
     CallStarted,
     FinishReason,
     ModelEvent,
+    ObserveDelta,
     PlanDelta,
     SystemMessage,
     TextDelta,
@@ -114,9 +115,11 @@ async def _output(model: Model) -> None:
 async def _planning(make: Callable[[], Model]) -> None:
     """A plan comes before the act, and changes nothing of what the act must be."""
     request = replace(_ASK, plan_tokens=12, max_tokens=200)
-    turn = await _play(make(), replace(request, tools=TOOLS, tool_choice="weather"))
-    _require(len(turn.calls) >= 1, "a required call is required after a plan too", turn)
-    turn = await _play(make(), replace(request, output_schema=OUTPUT))
+    for observe in (0, 12):
+        asked = replace(request, tools=TOOLS, tool_choice="weather", observe_tokens=observe)
+        turn = await _play(make(), asked)
+        _require(len(turn.calls) >= 1, "a required call is required after a plan too", turn)
+    turn = await _play(make(), replace(request, output_schema=OUTPUT, observe_tokens=12))
     if turn.end.reason not in ("length", "context"):
         jsonschema.validate(_json(turn.text, "the text of a turn with output_schema after a plan"), OUTPUT)
 
@@ -185,7 +188,7 @@ async def _play(model: Model, request: TurnRequest) -> _Turn:
     async for event in stream:
         _require(end is None, "nothing follows TurnEnd", event)
         _require(isinstance(event, get_args(ModelEvent)), "a model yields ModelEvents", event)
-        if isinstance(event, PlanDelta | TextDelta | CallDelta):
+        if isinstance(event, ObserveDelta | PlanDelta | TextDelta | CallDelta):
             _require(event.text.encode("utf-8", "strict") != b"", "a delta holds whole code points", event)
         if isinstance(event, TextDelta):
             texts.append(event.text)
