@@ -3,7 +3,7 @@
 #include "kernels.h"
 
 #if defined(KOG_EMULATED)
-#include "emulated.h"
+#include "emulated.hpp"  // for tests: not among the library's sources
 #elif defined(__x86_64__) && defined(__GNUC__)
 #if defined(__clang__)
 #pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c"))), \

@@ -15,6 +15,10 @@
 // What SIMDe 0.7 lacks of what isa_avx512.inc uses.
 using __mmask16 = simde__mmask16;
 
+#undef _mm512_madd_epi16  // its alias takes four arguments
+#define _mm512_madd_epi16 simde_mm512_madd_epi16
+#define _mm512_cmplt_epu32_mask(a, b) __mmask16(~_mm512_cmple_epu32_mask(b, a))
+
 inline simde__m512 kog_emulated_cvtph_ps(simde__m256i halves) {
   uint16_t from[16];
   float to[16];
