@@ -30,13 +30,14 @@ import numpy.typing as npt
 from kogagent.errors import ModelError
 from kogagent.sampling import SamplingParams
 
-__all__ = ["SamplingParams", "choose", "gumbel", "legal_mask", "log_softmax_at", "noise_key"]
+__all__ = ["SamplingParams", "choose", "gumbel", "legal_mask", "log_softmax_at", "noise_key", "splitmix64"]
 
 _M64 = (1 << 64) - 1
 _ILLEGAL_LEGAL = np.array([-np.inf, 0.0], dtype=np.float32)
 
 
-def _splitmix64(x: int) -> int:
+def splitmix64(x: int) -> int:
+    """One step of the generator of that name: a mixed 64-bit integer."""
     x = (x + 0x9E3779B97F4A7C15) & _M64
     x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _M64
     x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _M64
@@ -53,7 +54,7 @@ def _mix(x: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
 
 def noise_key(seed: int, position: int) -> tuple[int, int]:
     """(low, high) 32-bit halves of the key of one position."""
-    key = _splitmix64(seed ^ _splitmix64(position))
+    key = splitmix64(seed ^ splitmix64(position))
     return key & 0xFFFFFFFF, key >> 32
 
 

@@ -32,7 +32,7 @@ WARPS = 8  # that compute
 MAX_STAGES = 24
 MAX_SPLITS = 16
 HEAD_SCRATCH = 8256
-MISC = 688
+MISC = 944
 AHEAD = 0  # bytes of its tape that a block asks level 2 for in front of the ring
 KEY_BLOCK = 8  # positions that go to one split together: a chunk
 # Pieces of the merge of splits, 4 values of up to 4 splits each, that a block does all by itself.

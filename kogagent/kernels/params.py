@@ -25,6 +25,40 @@ SHAPE = np.dtype(
     [("tiles", "<i4"), ("part_tiles", "<i4"), ("parts", "<i4"), ("per_stage", "<i4"), ("warps", "<i4")],
     align=True,
 )
+GRAMMAR_POINTERS = (
+    "lone",
+    "moves",
+    "byte_class",
+    "special_ids",
+    "states",
+    "sites",
+    "bounds",
+    "tokens",
+    "bytes",
+    "keys",
+    "verdicts",
+    "runs",
+    "run_ids",
+)
+GRAMMAR = np.dtype(
+    [
+        *[(name, "<u8") for name in GRAMMAR_POINTERS],
+        *[(name, "<i4") for name in ("lone_states", "classes", "end_class", "n_special")],
+        *[(name, "<i4") for name in ("vocab", "reach", "margin", "slots_mask")],
+    ],
+    align=True,
+)
+RUN = np.dtype([("first", "<i4"), ("count", "<i4"), ("then", "<i4"), ("pad", "<i4")], align=True)
+FRAMES = 14
+RELAY = np.dtype(
+    [
+        *[(name, "<i4") for name in ("ended", "launches", "passes", "position", "emitted", "pending")],
+        *[(name, "<i4") for name in ("token", "run", "state", "top")],
+        ("count", "<u4", (FRAMES,)),
+        ("site", "<u2", (FRAMES,)),
+    ],
+    align=True,
+)
 
 _POINTERS = [
     "tape",
@@ -58,9 +92,10 @@ _POINTERS = [
     "abort_word",
     "logits_out",
     "profile",
+    "relay",
     "deadline_ns",
 ]
-_SIZES = ["capacity", "stages", "n_stop", "n_pending", "position", "max_tokens", "want_head", "legal_ids"]
+_SIZES = ["capacity", "stages", "n_stop", "max_tokens", "want_head", "legal_ids", "hand_over"]
 
 PARAMS = np.dtype(
     [
@@ -70,11 +105,12 @@ PARAMS = np.dtype(
         *[(name, "<f4") for name in ("temperature", "top_p", "min_p", "penalty")],
         ("top_k", "<i4"),
         ("shape", SHAPE, (5,)),
+        ("grammar", GRAMMAR),
     ],
     align=True,
 )
 
-STRUCTS = {"Step": STEP, "Shape": SHAPE, "Params": PARAMS}
+STRUCTS = {"Step": STEP, "Shape": SHAPE, "Grammar": GRAMMAR, "Run": RUN, "Relay": RELAY, "Params": PARAMS}
 
 
 def proof() -> str:

@@ -12,7 +12,7 @@ import torch
 from kogagent.engine import backends
 from kogagent.engine.backend import KV, Backend, Decode, DecodePlan
 from kogagent.engine.backends.cpu import CpuBackend
-from kogagent.engine.backends.host import HostDecode
+from kogagent.engine.backends.host import HostDecode, Progress
 from kogagent.engine.backends.reference import ReferenceBackend
 from kogagent.engine.weights import Checkpoint, random_tensors
 from kogagent.errors import InputError, MissingExtraError
@@ -55,16 +55,24 @@ class Broken(ReferenceBackend):
         return BrokenDecode(self, kv, ids, plan) if self.fault else HostDecode(self, kv, ids, plan)
 
 
-class BrokenDecode(HostDecode):
-    def _emit(self, token: int, logprob: float, *, forced: bool) -> None:
-        fault = self._backend.fault  # type: ignore[attr-defined]
-        if fault == "shifted":
+class BrokenProgress(Progress):
+    fault = ""
+
+    def emit(self, token: int, logprob: float, *, forced: bool) -> None:
+        if self.fault == "shifted":
             token = (token + 1) % 83
-        if fault == "logprob":
+        if self.fault == "logprob":
             logprob -= 0.5
-        if fault == "forced":
+        if self.fault == "forced":
             forced = False
-        super()._emit(token, logprob, forced=forced)
+        super().emit(token, logprob, forced=forced)
+
+
+class BrokenDecode(HostDecode):
+    def __init__(self, backend: Broken, kv: KV, ids: Sequence[int], plan: DecodePlan) -> None:
+        super().__init__(backend, kv, ids, plan)
+        self._progress = BrokenProgress(kv, ids, plan, backend.spec.vocab_size)
+        self._progress.fault = backend.fault
 
 
 @pytest.mark.parametrize("fault", ["shifted", "logprob", "forced"])

@@ -12,8 +12,9 @@ import pytest
 import torch
 
 from kogagent.engine.backends import cpu
-from kogagent.engine.backends.cpu import CpuBackend, CpuKV
+from kogagent.engine.backends.cpu import CpuBackend
 from kogagent.engine.backends.reference import ReferenceBackend
+from kogagent.engine.backends.tensor_kv import TensorKV
 from kogagent.engine.weights import random_tensors
 from kogagent.errors import ConfigError, ContextError, EngineClosedError, InputError
 from kogagent.spec import ModelSpec
@@ -128,7 +129,7 @@ def test_memory_beyond_the_length_is_never_read(rng: np.random.Generator) -> Non
     np.testing.assert_array_equal(backend.logits(fork, more), backend.logits(kv, more))
 
 
-def poison(kv: CpuKV) -> None:
+def poison(kv: TensorKV) -> None:
     kv.store[:, :, :, kv.length :] = torch.nan
 
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeAlias
 
 import pytest
 
 from kogagent.engine.backends import unavailable
+
+sys.path.append(str(Path(__file__).resolve().parent.parent / "grammar"))  # its made schemas
 
 REASON = unavailable("cuda")
 Figures: TypeAlias = Callable[[str], None]

@@ -68,7 +68,8 @@ def test_a_missed_deadline_poisons_the_engine_and_a_new_one_works(rng: np.random
     first = EngineCore(make)
     want = asyncio.run(tokens(first))
     kernel = made[0].kernel()
-    kernel._params["deadline_ns"] = int(2e8)
+    for program in kernel._programs():
+        program.params["deadline_ns"] = int(2e8)
     kernel._tensors["schedule"][0, 1] &= -65536  # block 0 has no rows to publish: the others wait in vain
     with pytest.raises(DeviceError, match=r"missed its deadline: block .* waiting for"):
         asyncio.run(tokens(first))

@@ -21,7 +21,8 @@ import torch.nn.functional as F
 
 from kogagent.engine.backend import HOST_PREFILL_CHUNK, KV, Decode, DecodePlan
 from kogagent.engine.backends.host import HostDecode, check_pending
-from kogagent.engine.backends.reference import check_capacity, check_rewind
+from kogagent.engine.backends.reference import check_capacity
+from kogagent.engine.backends.tensor_kv import TensorKV, own_kv
 from kogagent.engine.lanes import Step, lane_table
 from kogagent.engine.weights import check_tensors
 from kogagent.errors import ConfigError, EngineClosedError, InputError
@@ -35,56 +36,9 @@ _TORCH_DTYPES = {
     "float16": torch.float16,
     "bfloat16": torch.bfloat16,
 }
+_CPU = torch.device("cpu")
 _CHUNK = 256  # rows of one pass of a long pre-fill: bounds the memory of masks and activations
 _WIDEN_ROWS = 8  # from here on widening FP16 weights and an FP32 product beat the FP16 product
-
-
-class CpuKV:
-    """Keys and values of one sequence, [N, 2, K, capacity, h] FP32; pages are touched as they fill.
-
-    Windows are read as slices of the full store, so that rewinding never loses a key.
-    """
-
-    def __init__(self, spec: ModelSpec, capacity: int) -> None:
-        self._spec = spec
-        self._length = 0
-        self._store: torch.Tensor | None = torch.empty(
-            (spec.n_layers, 2, spec.n_kv_heads, capacity, spec.head_dim), dtype=torch.float32
-        )
-        self._capacity = capacity
-
-    @property
-    def length(self) -> int:
-        return self._length
-
-    @property
-    def capacity(self) -> int:
-        return self._capacity
-
-    def rewind(self, length: int) -> None:
-        check_rewind(self, length)
-        self._length = length
-
-    def fork(self) -> CpuKV:
-        store = self.store
-        other = CpuKV(self._spec, self._capacity)
-        other.store[:, :, :, : self._length] = store[:, :, :, : self._length]
-        other._length = self._length
-        return other
-
-    def close(self) -> None:
-        self._store = None
-
-    @property
-    def store(self) -> torch.Tensor:
-        """The tensor itself; EngineClosedError after close."""
-        if self._store is None:
-            raise EngineClosedError("this KV cache is closed. Open a new session.")
-        return self._store
-
-    def advance(self, rows: int) -> None:
-        """Count rows whose keys and values have been written in every layer."""
-        self._length += rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,10 +100,10 @@ class CpuBackend:
     def name(self) -> str:
         return "torch"
 
-    def open_kv(self, capacity: int) -> CpuKV:
+    def open_kv(self, capacity: int) -> TensorKV:
         self._check_open()
         check_capacity(self._spec, capacity)
-        return CpuKV(self._spec, capacity)
+        return TensorKV(self._spec, capacity, torch.float32, _CPU)
 
     def prefill(self, kv: KV, ids: Sequence[int]) -> None:
         if ids:
@@ -222,16 +176,15 @@ class CpuBackend:
         self, kv: KV, ids: Sequence[int], want: Literal["none", "last", "all"]
     ) -> npt.NDArray[np.float32]:
         self._check_open()
-        if not isinstance(kv, CpuKV):
-            raise InputError(f"a {type(kv).__name__} belongs to another backend; use open_kv of this one")
-        store = kv.store
+        own = own_kv(kv, _CPU)
+        store = own.store
         check_pending(kv, ids, self._spec.vocab_size)
         out = []
         with torch.inference_mode():
             for start in range(0, len(ids), _CHUNK):
                 chunk = ids[start : start + _CHUNK]
-                streams = self._pass(store, kv.length, chunk)
-                kv.advance(len(chunk))
+                streams = self._pass(store, own.length, chunk)
+                own.advance(len(chunk))
                 if want == "all":
                     out.append(self._logits(streams))
                 elif want == "last" and start + _CHUNK >= len(ids):

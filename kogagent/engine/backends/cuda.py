@@ -1,13 +1,16 @@
 """The backend of NVIDIA GPUs: prefill by torch, decode by the resident kernel. Token ids only.
 
-Without a grammar a segment is one launch that samples, checks stop ids and counts by itself. With one, each
-pass is a launch of its own: the host's matcher gives the mask, the kernel samples under it.
+A segment samples, checks stop ids and the grammar, takes forced runs and counts by itself. It asks the host
+where a forced run is met for the first time. Grammars that only the host can match take a launch a pass: the
+matcher gives the mask, the kernel samples under it.
 """
 
 from __future__ import annotations
 
+import math
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,14 +18,18 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from kogagent.engine.backend import KV, Decode, DecodePlan, DecodeStats, Emitted
-from kogagent.engine.backends.host import check_pending
-from kogagent.engine.backends.reference import check_capacity, check_rewind
+from kogagent.engine.backend import KV, Decode, DecodePlan, DecodeStats, Emitted, TokenMatcher
+from kogagent.engine.backends.device_grammar import Blob, DeviceGrammar, vocabulary_blob
+from kogagent.engine.backends.host import Progress, check_pending
+from kogagent.engine.backends.reference import check_capacity
+from kogagent.engine.backends.tensor_kv import TensorKV, own_kv
+from kogagent.engine.grammar.matcher import Grammar, Matcher
 from kogagent.engine.lanes import lane_table
 from kogagent.engine.sampling import choose
 from kogagent.engine.weights import check_tensors
-from kogagent.errors import ConfigError, EngineClosedError, InputError, ModelError
-from kogagent.kernels.monokernel import Monokernel, Reason, Segment, Token
+from kogagent.errors import ConfigError, DeviceError, EngineClosedError, InputError, ModelError, SchemaError
+from kogagent.kernels.monokernel import GrammarPlace, Monokernel, Reason, Segment, Token
+from kogagent.kernels.pack import Layout
 from kogagent.kernels.pack import plan as plan_layout
 from kogagent.kernels.params import STEP
 from kogagent.kernels.prefill import BUCKETS, Prefill, Wanted
@@ -32,7 +39,7 @@ from kogagent.types import FinishReason
 if TYPE_CHECKING:
     from typing import Literal
 
-FEED_ROWS = 8
+FEED_ROWS = 16
 """Pending ids up to this many go through the decode kernel, more through prefill."""
 
 _REASONS: dict[Reason, FinishReason] = {
@@ -42,6 +49,8 @@ _REASONS: dict[Reason, FinishReason] = {
     Reason.CANCELLED: "cancelled",
 }
 _POLL_S = 40e-6
+_KEPT_GRAMMARS = 32
+_KEPT_VOCABULARIES = 4
 
 
 def kernel_steps(spec: ModelSpec) -> tuple[npt.NDArray[np.void], bool]:
@@ -61,46 +70,71 @@ def kernel_steps(spec: ModelSpec) -> tuple[npt.NDArray[np.void], bool]:
     return out, table.one_stream
 
 
-class CudaKV:
-    """Keys and values of one sequence, [N, 2, K, capacity, h] FP16 on the device."""
+def wide_layout(spec: ModelSpec, sms: int, shared_limit: int, *, one_stream: bool) -> Layout | None:
+    """Of the widths that share a pass the widest whose inputs leave room for the ring."""
+    for width in (8, 4):
+        try:
+            return plan_layout(spec, sms, shared_limit, one_stream=one_stream, width=width)
+        except ConfigError:
+            continue
+    return None
 
-    def __init__(self, spec: ModelSpec, capacity: int, device: torch.device) -> None:
-        self._spec, self._device, self._capacity, self._length = spec, device, capacity, 0
-        shape = (spec.n_layers, 2, spec.n_kv_heads, capacity, spec.head_dim)
-        self._store: torch.Tensor | None = torch.empty(shape, dtype=torch.float16, device=device)
 
-    @property
-    def length(self) -> int:
-        return self._length
+class _GrammarMemory:
+    """A grammar's arrays on the device, brought up to date before each segment."""
 
-    @property
-    def capacity(self) -> int:
-        return self._capacity
+    def __init__(self, grammar: DeviceGrammar, tokens: Blob, vocabulary: torch.Tensor) -> None:
+        self.grammar = grammar
+        self._tokens, self._vocabulary = tokens, vocabulary
+        self._fixed = torch.from_numpy(grammar.fixed.bytes).to(vocabulary.device)
+        self._learned = torch.empty(0)
+        self._version = -1
 
-    def rewind(self, length: int) -> None:
-        check_rewind(self, length)
-        self._length = length
+    def place(self, matcher: Matcher) -> GrammarPlace:
+        """Where a matcher without a pending run stands."""
+        grammar = self.grammar
+        if grammar.version != self._version:
+            self._learned = torch.from_numpy(grammar.learned.bytes).to(self._vocabulary.device)
+            self._version = grammar.version
+        addresses = (self._fixed.data_ptr(), self._learned.data_ptr(), self._vocabulary.data_ptr())
+        return GrammarPlace(grammar.record(*addresses, self._tokens), grammar.start(matcher))
 
-    def fork(self) -> CudaKV:
-        store = self.store
-        other = CudaKV(self._spec, self._capacity, self._device)
-        other.store[:, :, :, : self._length] = store[:, :, :, : self._length]
-        other._length = self._length
-        return other
 
-    def close(self) -> None:
-        self._store = None
+class _Grammars:
+    """The grammars a device holds, the most recent ones of each vocabulary."""
 
-    @property
-    def store(self) -> torch.Tensor:
-        """The tensor itself; EngineClosedError after close."""
-        if self._store is None:
-            raise EngineClosedError("this KV cache is closed. Open a new session.")
-        return self._store
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._vocabularies: OrderedDict[str, tuple[Blob, torch.Tensor] | None] = OrderedDict()
+        self._known: OrderedDict[str, _GrammarMemory | None] = OrderedDict()
 
-    def advance_to(self, length: int) -> None:
-        """Say that keys and values of the first `length` ids are here."""
-        self._length = length
+    def find(self, matcher: TokenMatcher | None) -> _GrammarMemory | None:
+        """The memory of a matcher's grammar; None where the host must do the matching."""
+        if not isinstance(matcher, Matcher):
+            return None
+        grammar = matcher.grammar
+        if grammar.digest not in self._known:
+            self._known[grammar.digest] = self._make(grammar)
+            while len(self._known) > _KEPT_GRAMMARS:
+                self._known.popitem(last=False)
+        self._known.move_to_end(grammar.digest)
+        return self._known[grammar.digest]
+
+    def _make(self, grammar: Grammar) -> _GrammarMemory | None:
+        vocabulary = grammar.trie.vocabulary
+        if vocabulary.digest not in self._vocabularies:
+            blob = vocabulary_blob(vocabulary)
+            bytes_ = None if blob is None else torch.from_numpy(blob.bytes).to(self._device)
+            self._vocabularies[vocabulary.digest] = None if blob is None or bytes_ is None else (blob, bytes_)
+            while len(self._vocabularies) > _KEPT_VOCABULARIES:
+                self._vocabularies.popitem(last=False)
+        found = self._vocabularies[vocabulary.digest]
+        if found is None:
+            return None
+        try:
+            return _GrammarMemory(DeviceGrammar(grammar), *found)
+        except SchemaError:
+            return None
 
 
 class CudaBackend:
@@ -125,10 +159,16 @@ class CudaBackend:
         weights = {name: _to_half(name, tensor, self._device) for name, tensor in tensors.items()}
         steps, one_stream = kernel_steps(spec)
         card: Any = torch.cuda.get_device_properties(self._device)
-        layout = plan_layout(
-            spec, card.multi_processor_count, card.shared_memory_per_block_optin, one_stream=one_stream
+        sms, shared = card.multi_processor_count, card.shared_memory_per_block_optin
+        layout = plan_layout(spec, sms, shared, one_stream=one_stream)
+        self._kernel: Monokernel | None = Monokernel(
+            layout,
+            weights,
+            steps,
+            wide=wide_layout(spec, sms, shared, one_stream=one_stream),
+            max_pending=FEED_ROWS,
         )
-        self._kernel: Monokernel | None = Monokernel(layout, weights, steps, max_pending=FEED_ROWS)
+        self.grammars = _Grammars(self._device)
         self._prefill = Prefill(layout, weights, steps, self._kernel.rope, capture=True)
 
     @property
@@ -139,10 +179,10 @@ class CudaBackend:
     def name(self) -> str:
         return "cuda"
 
-    def open_kv(self, capacity: int) -> CudaKV:
+    def open_kv(self, capacity: int) -> TensorKV:
         self.kernel()
         check_capacity(self._spec, capacity)
-        return CudaKV(self._spec, capacity, self._device)
+        return TensorKV(self._spec, capacity, torch.float16, self._device)
 
     def prefill(self, kv: KV, ids: Sequence[int]) -> None:
         self.kernel()
@@ -151,7 +191,7 @@ class CudaBackend:
 
     def decode(self, kv: KV, ids: Sequence[int], plan: DecodePlan) -> Decode:
         self.kernel()
-        return CudaDecode(self, _own(kv), ids, plan)
+        return CudaDecode(self, own_kv(kv, self._device), ids, plan)
 
     def logits(self, kv: KV, ids: Sequence[int]) -> npt.NDArray[np.float32]:
         self.kernel()
@@ -171,20 +211,20 @@ class CudaBackend:
 
     def append(self, kv: KV, ids: Sequence[int], *, logits: Wanted = "none") -> torch.Tensor | None:
         """Prefill: append ids to the cache. logits as in `Prefill.run`."""
-        own = _own(kv)
+        own = own_kv(kv, self._device)
         store = own.store
         check_pending(own, ids, self._spec.vocab_size)
         out = self._prefill.run(store, own.length, ids, logits=logits)
-        own.advance_to(own.length + len(ids))
+        own.advance(len(ids))
         return out
 
     def greedy(self, kv: KV, ids: Sequence[int], legal_ids: int) -> tuple[int, float] | None:
         """Prefill, and the id with the largest logit, with its logprob; None where logits are not finite."""
-        own = _own(kv)
+        own = own_kv(kv, self._device)
         check_pending(own, ids, self._spec.vocab_size)
         legal = min(legal_ids or self._spec.vocab_size, self._spec.vocab_size)
         found = self._prefill.greedy(own.store, own.length, ids, legal)
-        own.advance_to(own.length + len(ids))
+        own.advance(len(ids))
         return found
 
     @property
@@ -195,36 +235,26 @@ class CudaBackend:
 
 
 class CudaDecode:
-    """One segment. Resident when no grammar asks the host between tokens."""
+    """One segment. Resident unless the grammar is one that only the host can match."""
 
-    def __init__(self, backend: CudaBackend, kv: CudaKV, ids: Sequence[int], plan: DecodePlan) -> None:
-        store = kv.store
-        check_pending(kv, ids, backend.spec.vocab_size)
-        if plan.max_tokens < 1:
-            raise InputError(f"max_tokens={plan.max_tokens}: must be at least 1")
-        self._backend, self._kv, self._plan, self._store = backend, kv, plan, store
-        self._pending = list(ids)
-        self._history = [i for i in plan.history if 0 <= i < backend.spec.vocab_size]
-        self._history += self._pending
-        self._room = plan.max_tokens
-        self._new_pending = 0
-        self._out: list[Emitted] = []
+    def __init__(self, backend: CudaBackend, kv: TensorKV, ids: Sequence[int], plan: DecodePlan) -> None:
+        self._store = kv.store
+        self._backend, self._kv, self._plan = backend, kv, plan
+        self._progress = Progress(kv, ids, plan, backend.spec.vocab_size)
+        self._grammar = backend.grammars.find(plan.matcher) if plan.force else None
         self._stop = threading.Event()
-        self._reason: FinishReason | None = None
         self._prefill_s = self._sampled_s = self._forced_s = 0.0
         self._steps = 0
-        self._launched = self._first = False
-        self._rows = 0  # ids in the cache once the running launch has sampled its first token
-        self._drawn = 0  # tokens of the running launch
+        self._launched = self._first = self._is_prompt = False
         self._began = 0.0
 
     @property
     def resident(self) -> bool:
-        return self._plan.matcher is None
+        return self._plan.matcher is None or self._grammar is not None
 
     @property
     def reason(self) -> FinishReason | None:
-        return self._reason
+        return self._progress.reason
 
     @property
     def stats(self) -> DecodeStats:
@@ -232,92 +262,87 @@ class CudaDecode:
 
     def stop(self) -> None:
         self._stop.set()
-        if self._launched and self._plan.matcher is None:
+        if self._launched:
             self._backend.kernel().stop()
 
     def drain_nowait(self) -> list[Emitted]:
-        if self._launched and self._plan.matcher is None:
+        if self._launched:
             self._take(self._backend.kernel().drain())
-        out, self._out = self._out, []
-        return out
+        return self._progress.drain()
 
     def wait(self, seconds: float) -> None:
-        if self._reason is not None:
+        progress = self._progress
+        if not self._launched and not self._start():
             return
-        if self._plan.matcher is not None:
-            self._step()
-            return
-        if not self._launched:
-            if self._stop.is_set():
-                self._reason = "cancelled"
-                return
-            if self._draws_by_prefill():
-                self._first_token()
-                return
-            self._launch(self._room, None)
-            if self._stop.is_set():
-                self._backend.kernel().stop()
+        until = time.perf_counter() + (seconds if self.resident else math.inf)
         kernel = self._backend.kernel()
-        until = time.perf_counter() + seconds
         while True:
             self._take(kernel.drain())
-            if self._out or self._reason is not None or time.perf_counter() >= until:
+            if progress.out or progress.reason is not None or time.perf_counter() >= until:
                 return
             time.sleep(_POLL_S)
 
-    # ── the first token of a long prompt ──
-
-    def _draws_by_prefill(self) -> bool:
-        """Whether pre-fill gives the next token too. Drawing costs the host more than a pass of the kernel;
-        the largest logit it finds at once."""
-        return len(self._pending) > FEED_ROWS and self._plan.sampling.temperature == 0.0
-
-    def _draw_by_prefill(self, mask: npt.NDArray[np.uint32] | None) -> tuple[int, float]:
-        """Pending ids into the cache; the id that follows them, and its logprob."""
-        kv, plan = self._kv, self._plan
-        if mask is None and plan.sampling.repetition_penalty == 1.0:
-            found = self._backend.greedy(kv, self._pending, plan.legal_ids)
-            if found is not None:
-                return found
-            logits = self._backend.last_logits
-        else:
-            rows = self._backend.append(kv, self._pending, logits="last")
-            assert rows is not None
-            logits = rows.cpu().numpy()
-        seen = np.zeros(self._backend.spec.vocab_size, dtype=np.bool_)
-        seen[self._history] = True
-        return choose(logits, plan.sampling, kv.length, seen, mask, plan.legal_ids)
-
-    def _first_token(self) -> None:
-        """The first token of a resident segment, before its launch."""
-        self._began = time.perf_counter()
-        token, logprob = self._draw_by_prefill(None)
-        self._prefill_s += time.perf_counter() - self._began
-        self._steps += 1
-        self._pending, self._history = [token], [*self._history, token]
-        self._out.append(Emitted(token, logprob, False))
-        self._room -= 1
-        if token in self._plan.stop_ids:
-            self._reason = "stop"
-        elif self._room == 0:
-            self._reason = "length"
-        elif self._kv.length == self._kv.capacity:
-            self._reason = "context"
-
     # ── a launch ──
 
-    def _launch(self, max_tokens: int, mask: npt.NDArray[np.uint32] | None) -> None:
-        """Start the kernel over the pending ids; long runs go through prefill first."""
-        kv, plan, sampling = self._kv, self._plan, self._plan.sampling
+    def _start(self) -> bool:
+        """Launch what is pending, unless the segment has ended or ends here."""
+        progress = self._progress
+        if progress.reason is None and self._stop.is_set():
+            progress.reason = "cancelled"
+        if progress.reason is None and not self._first:
+            self._first = True
+            progress.take_forced()  # a run that opens the segment shares the first pass with the prompt
+        if progress.reason is not None:
+            return False
+        matcher = self._plan.matcher
         self._began = time.perf_counter()
-        if len(self._pending) > FEED_ROWS:
-            self._backend.append(kv, self._pending[:-1])
-            torch.cuda.current_stream().synchronize()
-            self._pending = self._pending[-1:]
-        self._rows, self._drawn = kv.length + len(self._pending), 0
+        self._is_prompt = self._steps == 0 and len(progress.pending) - progress.forced_pending > 1
+        place, mask, most = None, None, progress.room
+        if self._grammar is not None:
+            assert isinstance(matcher, Matcher)
+            place = self._grammar.place(matcher)
+        elif matcher is not None:
+            mask, most = np.ascontiguousarray(matcher.mask(), dtype=np.uint32), 1
+            if not mask.any():
+                raise ModelError(f"no id is legal at position {self._rows}: the grammar allows nothing here")
+        if len(progress.pending) > FEED_ROWS and self._plan.sampling.temperature == 0.0:
+            self._draw_by_prefill(mask if place is None or matcher is None else matcher.mask())
+            return False
+        self._launch(most, mask, place)
+        if self._stop.is_set():
+            self._backend.kernel().stop()
+        return True
+
+    def _draw_by_prefill(self, mask: npt.NDArray[np.uint32] | None) -> None:
+        """The largest logit behind a long prompt: pre-fill finds it at once. Drawing would cost the host more
+        than a pass of the kernel."""
+        kv, progress, plan = self._kv, self._progress, self._plan
+        found = None
+        if mask is None and plan.sampling.repetition_penalty == 1.0:
+            found = self._backend.greedy(kv, progress.pending, plan.legal_ids)
+        else:
+            self._backend.append(kv, progress.pending, logits="last")
+        if found is None:
+            logits = self._backend.last_logits
+            found = choose(logits, plan.sampling, kv.length, progress.seen, mask, plan.legal_ids)
+        self._passed(in_cache=True)
+        progress.emit(*found, forced=False)
+        if progress.reason is None:
+            progress.take_forced()
+
+    def _launch(
+        self, max_tokens: int, mask: npt.NDArray[np.uint32] | None, place: GrammarPlace | None
+    ) -> None:
+        """Start the kernel over the pending ids; long runs go through prefill first."""
+        kv, plan, sampling, progress = self._kv, self._plan, self._plan.sampling, self._progress
+        ids = progress.pending
+        if len(ids) > FEED_ROWS:
+            self._backend.append(kv, ids[:-1])
+            _synchronize()
+            ids = progress.pending = ids[-1:]
         self._backend.kernel().launch(
             Segment(
-                pending=self._pending,
+                pending=ids,
                 position=kv.length,
                 max_tokens=max_tokens,
                 stop_ids=sorted(i for i in plan.stop_ids if 0 <= i < self._backend.spec.vocab_size),
@@ -328,126 +353,75 @@ class CudaDecode:
                 top_p=sampling.top_p,
                 min_p=sampling.min_p,
                 penalty=sampling.repetition_penalty,
-                history=self._history,
+                history=[] if progress.seen is None else np.flatnonzero(progress.seen).tolist(),
                 mask=mask,
+                grammar=place,
             ),
             self._store,
         )
         self._launched = True
 
+    @property
+    def _rows(self) -> int:
+        """Ids in the cache once the pending ones have passed: the position of what is drawn then."""
+        return self._kv.length + len(self._progress.pending)
+
     def _take(self, tokens: list[Token]) -> None:
-        """Account for the tokens of a resident segment."""
+        """Account for what the kernel has said."""
+        progress = self._progress
         for token in tokens:
-            now = time.perf_counter()
-            if self._steps == 0 and self._rows - self._kv.length > 1:
-                self._prefill_s += now - self._began
+            if token.reason in (Reason.NOT_A_NUMBER, Reason.NO_LEGAL_ID):
+                self._refuse(token)
+            if token.reason is Reason.CANCELLED:  # the pending ids stay pending, though they have passed
+                progress.reason = "cancelled"
             else:
-                self._sampled_s += now - self._began
-            self._began = now
-            self._refuse(token)
-            if token.reason is Reason.CANCELLED:
-                # The newest id has been through the model, but nothing was drawn after it: it stays pending.
-                self._kv.advance_to(self._rows + self._drawn - 1)
-                self._reason = "cancelled"
-                return
-            self._kv.advance_to(self._rows + self._drawn)
-            self._drawn += 1
-            self._steps += 1
-            self._out.append(Emitted(token.id, token.logprob, False))
+                if not token.forced:
+                    self._passed()
+                progress.emit(token.id, token.logprob, forced=token.forced)
             if token.reason is not Reason.RUNNING:
-                self._reason = _REASONS[token.reason]
+                self._launched = False
+                self._end(token.reason)
 
-    def _refuse(self, token: Token) -> None:
-        at = self._rows + (self._drawn if self._plan.matcher is None else 0)
-        if token.reason is Reason.NOT_A_NUMBER:
-            raise ModelError(
-                f"the logits at position {at} are NaN or infinite. The weights hold NaN or overflow in FP16: "
-                "check the checkpoint, or load it with device='cpu', dtype='float32'."
-            )
-        if token.reason is Reason.NO_LEGAL_ID:
-            raise ModelError(f"no id is legal at position {at}: the grammar or legal_ids allow nothing here")
-
-    # ── under a grammar: one launch a pass ──
-
-    def _step(self) -> None:
-        if self._stop.is_set():
-            self._reason = "cancelled"
-            return
-        if not self._first:
-            self._first = True
-            self._take_forced()
-            if self._reason is not None:
-                return
-        matcher = self._plan.matcher
-        assert matcher is not None
-        forced, prompt = self._new_pending, self._steps == 0 and len(self._pending) - self._new_pending > 1
-        started = time.perf_counter()
-        mask = np.ascontiguousarray(matcher.mask(), dtype=np.uint32)
-        if not mask.any():
-            raise ModelError(f"no id is legal at position {self._kv.length}: the grammar allows nothing here")
-        if self._draws_by_prefill():
-            chosen, logprob = self._draw_by_prefill(mask)
-        else:
-            chosen, logprob = self._draw_by_kernel(mask)
-        elapsed = time.perf_counter() - started
-        if prompt:
+    def _passed(self, *, in_cache: bool = False) -> None:
+        """The pending ids have passed, and one more was drawn. in_cache: the cache counts them already."""
+        now, progress = time.perf_counter(), self._progress
+        elapsed, self._began = now - self._began, now
+        forced = progress.forced_pending
+        if self._is_prompt:
+            self._is_prompt = False
             self._prefill_s += elapsed
         else:
             self._forced_s += elapsed * forced / (forced + 1)
             self._sampled_s += elapsed / (forced + 1)
         self._steps += 1
-        self._pending, self._new_pending = [], 0
-        self._emit(chosen, logprob, forced=False)
-        if self._reason is None:
-            self._take_forced()
+        if not in_cache:
+            self._kv.advance(len(progress.pending))
+        progress.passed()
 
-    def _draw_by_kernel(self, mask: npt.NDArray[np.uint32]) -> tuple[int, float]:
-        """The same as `_draw_by_prefill`, in one launch."""
-        self._launch(1, mask)
-        kernel = self._backend.kernel()
-        tokens = kernel.drain()
-        while not tokens:
-            time.sleep(_POLL_S)
-            tokens = kernel.drain()
-        self._refuse(tokens[0])
-        self._kv.advance_to(self._rows)
-        return tokens[0].id, tokens[0].logprob
+    def _end(self, reason: Reason) -> None:
+        """Go on where only the launch has ended; hold what the kernel says to the segment's own rules."""
+        progress, matcher = self._progress, self._plan.matcher
+        by_host = matcher is not None and self._grammar is None
+        if not by_host and progress.reason != (None if reason is Reason.COMPLETE else _REASONS.get(reason)):
+            raise DeviceError(f"the kernel ended with {reason.name}, the host with {progress.reason!r}")
+        if reason is Reason.ASKED:
+            assert self._grammar is not None and isinstance(matcher, Matcher)
+            if not matcher.finished:
+                self._grammar.grammar.learn(matcher)
+        progress.take_forced()
 
-    def _take_forced(self) -> None:
-        """Emit what the grammar leaves no choice about; end where it allows nothing more."""
-        matcher = self._plan.matcher
-        assert matcher is not None
-        while self._reason is None and not matcher.finished:
-            run = matcher.forced() if self._plan.force else ()
-            if not run:
-                return
-            for token in run:
-                self._emit(token, 0.0, forced=True)
-                if self._reason is not None:
-                    return
-        if self._reason is None:
-            self._reason = "grammar"
-
-    def _emit(self, token: int, logprob: float, *, forced: bool) -> None:
-        assert self._plan.matcher is not None
-        self._plan.matcher.advance(token)
-        self._pending.append(token)
-        self._history.append(token)
-        self._new_pending += forced
-        self._out.append(Emitted(token, logprob, forced))
-        self._room -= 1
-        if token in self._plan.stop_ids:
-            self._reason = "stop"
-        elif self._room == 0:
-            self._reason = "length"
-        elif self._kv.length + len(self._pending) > self._kv.capacity:
-            self._reason = "context"
+    def _refuse(self, token: Token) -> None:
+        at = self._rows
+        if token.reason is Reason.NOT_A_NUMBER:
+            raise ModelError(
+                f"the logits at position {at} are NaN or infinite. The weights hold NaN or overflow in FP16: "
+                "check the checkpoint, or load it with device='cpu', dtype='float32'."
+            )
+        raise ModelError(f"no id is legal at position {at}: the grammar or legal_ids allow nothing here")
 
 
-def _own(kv: KV) -> CudaKV:
-    if not isinstance(kv, CudaKV):
-        raise InputError(f"a {type(kv).__name__} belongs to another backend; use open_kv of this one")
-    return kv
+def _synchronize() -> None:
+    torch.cuda.current_stream().synchronize()
 
 
 def _to_half(name: str, tensor: torch.Tensor, device: torch.device) -> torch.Tensor:

@@ -27,45 +27,97 @@ class HostBackend(Backend, Protocol):
         """Append ids to the cache and return the logits [V] of the last, FP32."""
 
 
+class Progress:
+    """What one segment has emitted and what is pending; the rules by which it ends, alike on every backend.
+
+    pending: ids the cache does not hold yet; forced_pending: how many of them are forced ids of this segment.
+    seen [V]: ids whose repetition is penalised, None when the penalty is 1.
+    Raises ContextError when the pending ids do not fit the cache, InputError for a plan that cannot run.
+    """
+
+    def __init__(self, kv: KV, ids: Sequence[int], plan: DecodePlan, vocab: int) -> None:
+        check_pending(kv, ids, vocab)
+        if plan.max_tokens < 1:
+            raise InputError(f"max_tokens={plan.max_tokens}: must be at least 1")
+        self._kv, self._plan = kv, plan
+        self.pending = list(ids)
+        self.forced_pending = 0
+        self.room = plan.max_tokens
+        self.seen: npt.NDArray[np.bool_] | None = None
+        if plan.sampling.repetition_penalty != 1.0:
+            self.seen = np.zeros(vocab, dtype=np.bool_)
+            self.seen[[i for i in plan.history if 0 <= i < vocab]] = True
+            self.seen[self.pending] = True
+        self.out: list[Emitted] = []
+        self.reason: FinishReason | None = None
+
+    def drain(self) -> list[Emitted]:
+        out, self.out = self.out, []
+        return out
+
+    def passed(self) -> None:
+        """Say that the pending ids have been through the model."""
+        self.pending, self.forced_pending = [], 0
+
+    def emit(self, token: int, logprob: float, *, forced: bool) -> None:
+        """Count one id: the grammar takes it, it is pending, and it may end the segment."""
+        if self._plan.matcher is not None:
+            self._plan.matcher.advance(token)
+        self.pending.append(token)
+        self.forced_pending += forced
+        if self.seen is not None:
+            self.seen[token] = True
+        self.out.append(Emitted(token, logprob, forced))
+        self.room -= 1
+        if token in self._plan.stop_ids:
+            self.reason = "stop"
+        elif self.room == 0:
+            self.reason = "length"
+        elif self._kv.length + len(self.pending) > self._kv.capacity:
+            self.reason = "context"
+
+    def take_forced(self) -> None:
+        """Emit what the grammar leaves no choice about; end where it allows nothing more."""
+        matcher = self._plan.matcher
+        if matcher is None:
+            return
+        while self.reason is None and not matcher.finished:
+            run = matcher.forced() if self._plan.force else ()
+            if not run:
+                break
+            for token in run:
+                self.emit(token, 0.0, forced=True)
+                if self.reason is not None:
+                    break
+        if self.reason is None and matcher.finished:
+            self.reason = "grammar"
+
+
 class HostDecode:
     """One segment, computed step by step inside `wait`. Every step but a last one of forced ids is one pass.
 
-    Raises ContextError when the pending ids do not fit the cache, InputError for a plan that cannot run.
+    Raises what `Progress` raises.
     """
 
     resident = False
 
     def __init__(self, backend: HostBackend, kv: KV, ids: Sequence[int], plan: DecodePlan) -> None:
-        vocab = backend.spec.vocab_size
-        check_pending(kv, ids, vocab)
-        if plan.max_tokens < 1:
-            raise InputError(f"max_tokens={plan.max_tokens}: must be at least 1")
         self._backend, self._kv, self._plan = backend, kv, plan
-        self._pending = list(ids)
-        self._new_pending = 0  # how many of them are forced ids of this segment
-        self._room = plan.max_tokens
-        self._seen: npt.NDArray[np.bool_] | None = None
-        if plan.sampling.repetition_penalty != 1.0:
-            self._seen = np.zeros(vocab, dtype=np.bool_)
-            self._seen[[i for i in plan.history if 0 <= i < vocab]] = True
-            self._seen[self._pending] = True
-        self._out: list[Emitted] = []
+        self._progress = Progress(kv, ids, plan, backend.spec.vocab_size)
         self._stop = threading.Event()
-        self._reason: FinishReason | None = None
         self._prefill_s = self._sampled_s = self._forced_s = 0.0
         self._steps = 0
         self._first = True
 
     def drain_nowait(self) -> list[Emitted]:
-        out, self._out = self._out, []
-        return out
+        return self._progress.drain()
 
     def stop(self) -> None:
         self._stop.set()
 
     @property
     def reason(self) -> FinishReason | None:
-        return self._reason
+        return self._progress.reason
 
     @property
     def stats(self) -> DecodeStats:
@@ -73,38 +125,40 @@ class HostDecode:
 
     def wait(self, seconds: float) -> None:
         """One step: at most one pass of the model, whatever `seconds` says."""
-        if self._reason is not None:
+        progress = self._progress
+        if progress.reason is not None:
             return
         if self._stop.is_set():
-            self._reason = "cancelled"
+            progress.reason = "cancelled"
             return
         if self._first:
             self._first = False
             self._take_forced()  # a run that opens the segment shares the first pass with the prompt
-            if self._reason is not None:
+            if progress.reason is not None:
                 return
         self._pass()
-        if self._reason is None:
+        if progress.reason is None:
             self._take_forced()
 
     def _pass(self) -> None:
         """Run the pending ids and sample one."""
-        forced = self._new_pending
-        is_prompt = self._steps == 0 and len(self._pending) - forced > 1
+        progress = self._progress
+        forced = progress.forced_pending
+        is_prompt = self._steps == 0 and len(progress.pending) - forced > 1
         started = time.perf_counter()
-        logits = self._backend.last_logits(self._kv, self._pending)
+        logits = self._backend.last_logits(self._kv, progress.pending)
         matcher = self._plan.matcher
         token, logprob = choose(
             logits,
             self._plan.sampling,
             self._kv.length,
-            self._seen,
+            progress.seen,
             None if matcher is None else matcher.mask(),
             self._plan.legal_ids,
         )
         self._steps += 1
-        self._pending, self._new_pending = [], 0
-        self._emit(token, logprob, forced=False)
+        progress.passed()
+        progress.emit(token, logprob, forced=False)
         elapsed = time.perf_counter() - started
         if is_prompt:
             self._prefill_s += elapsed
@@ -114,38 +168,9 @@ class HostDecode:
             self._sampled_s += elapsed * (1 - share)
 
     def _take_forced(self) -> None:
-        """Emit what the grammar leaves no choice about; end where it allows nothing more."""
-        matcher = self._plan.matcher
-        if matcher is None:
-            return
         started = time.perf_counter()
-        while self._reason is None and not matcher.finished:
-            run = matcher.forced() if self._plan.force else ()
-            if not run:
-                break
-            for token in run:
-                self._emit(token, 0.0, forced=True)
-                if self._reason is not None:
-                    break
-        if self._reason is None and matcher.finished:
-            self._reason = "grammar"
+        self._progress.take_forced()
         self._forced_s += time.perf_counter() - started
-
-    def _emit(self, token: int, logprob: float, *, forced: bool) -> None:
-        if self._plan.matcher is not None:
-            self._plan.matcher.advance(token)
-        self._pending.append(token)
-        self._new_pending += forced
-        if self._seen is not None:
-            self._seen[token] = True
-        self._out.append(Emitted(token, logprob, forced))
-        self._room -= 1
-        if token in self._plan.stop_ids:
-            self._reason = "stop"
-        elif self._room == 0:
-            self._reason = "length"
-        elif self._kv.length + len(self._pending) > self._kv.capacity:
-            self._reason = "context"
 
 
 def check_pending(kv: KV, ids: Sequence[int], vocab_size: int) -> None:

@@ -15,6 +15,7 @@ the device program and the host's matcher are both held to it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -46,7 +47,8 @@ class Tables:
     moves [states - lone, classes] u16: the rows of the others; byte_class [256] u8: bytes no such row tells
     apart share a class; end_class: END's class, behind it those of special_ids [specials] u32, ascending;
     final [states] u8; need [states] u16; site_entry, site_follow [sites] u16; site_least, site_most [sites]
-    u32; start; start_sites: the calls around the start, outermost first; depth: frames, the bottom included.
+    u32; start; start_sites: the calls around the start, outermost first; depth: frames, the bottom included;
+    states, site_numbers: an automaton's number -> the number here.
     """
 
     lone_code: npt.NDArray[np.uint16]
@@ -64,6 +66,8 @@ class Tables:
     start: int
     start_sites: tuple[int, ...]
     depth: int
+    states: Mapping[int, int]
+    site_numbers: Mapping[int, int]
 
     @property
     def lone(self) -> int:
@@ -166,6 +170,8 @@ def make_tables(automaton: Automaton) -> Tables:
         states[automaton.start],
         tuple(reversed(start_sites)),
         automaton.depth,
+        states,
+        site_numbers,
     )
 
 

@@ -2,13 +2,8 @@
 // same order (penalty, mask, temperature, top-k, top-p, min-p, draw), same ties.
 #pragma once
 #include "attention.cuh"
+#include "grammar.cuh"
 
-__device__ __forceinline__ u64 splitmix64(u64 x) {
-    x += 0x9E3779B97F4A7C15ull;
-    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
-    x = (x ^ (x >> 27)) * 0x94D049BB133111EBull;
-    return x ^ (x >> 31);
-}
 __device__ __forceinline__ u32 mix(u32 x) {
     x = (x ^ (x >> 16)) * 0x7FEB352Du;
     x = (x ^ (x >> 15)) * 0x846CA68Bu;
@@ -28,15 +23,17 @@ __device__ __forceinline__ u32 order_key(float z) {
 }
 __device__ __forceinline__ float key_value(u32 k) { return __uint_as_float(k & 0x80000000u ? k & 0x7fffffffu : ~k); }
 
+constexpr int VERDICT_BITS = 13;
+constexpr u32 NOBODY = ~0u;
 struct Best {
     float z;  // with noise
-    int id;
+    u32 who;  // id << VERDICT_BITS | the grammar's verdict on it; NOBODY: no id is legal
     float logit;
 };
-__device__ __forceinline__ void take_better(Best& a, float z, int id, float logit) {
-    if (z > a.z || (z == a.z && id < a.id)) {
+__device__ __forceinline__ void take_better(Best& a, float z, u32 who, float logit) {
+    if (z > a.z || (z == a.z && who < a.who)) {
         a.z = z;
-        a.id = id;
+        a.who = who;
         a.logit = logit;
     }
 }
@@ -54,13 +51,14 @@ enum Flags { NOT_A_NUMBER = 1, ABORTED = 2 };
 
 struct Choice {
     int id;  // -1: no id is legal
+    u32 verdict;
     float logprob;
     u32 flags;
 };
 
 struct HeadScratch {  // shared memory, fixed size
     float z[256];
-    int id[256];
+    u32 who[256];
     float logit[256], top[256], sum[256];
     u32 flags[256];
     u32 part[16][16];
@@ -237,7 +235,8 @@ __device__ __forceinline__ float threshold(HeadScratch& s, const float* z, int r
 }
 
 // The id of `position` from this block's logits [rows]: rows stand for ids first_id.. . All consumer threads.
-__device__ __forceinline__ Choice choose(HeadScratch& s, float* logits, float* z, int first_id, int rows, int position,
+// z: under a grammar it holds the verdicts first; they are kept in `verdicts` while z is written.
+__device__ __forceinline__ Choice choose(HeadScratch& s, float* logits, float* z, u16* verdicts, int first_id, int rows, int position,
                          int parity, u32 aborted, u32 tag) {
     const int tid = threadIdx.x, warp = tid >> 5, lane = tid & 31;
     const bool draws = p.temperature > 0.0f;
@@ -252,7 +251,12 @@ __device__ __forceinline__ Choice choose(HeadScratch& s, float* logits, float* z
         add_mass(mass, x, 1.0f);
         float y = x;
         if (p.penalty != 1.0f && ((const u8*)p.seen)[id]) y = x > 0 ? __fdiv_rn(x, p.penalty) : x * p.penalty;
-        const bool legal = id < p.legal_ids && (!p.mask || (((const u32*)p.mask)[id >> 5] >> (id & 31) & 1));
+        bool legal = id < p.legal_ids && (!p.mask || (((const u32*)p.mask)[id >> 5] >> (id & 31) & 1));
+        if (p.grammar.tokens) {
+            const u32 verdict = __float_as_uint(z[r]);
+            verdicts[r] = (u16)verdict;
+            legal = legal && verdict != ILLEGAL;
+        }
         z[r] = !legal ? -INFINITY : draws ? __fdiv_rn(y, p.temperature) : y;
     }
     float least = -INFINITY;
@@ -260,19 +264,19 @@ __device__ __forceinline__ Choice choose(HeadScratch& s, float* logits, float* z
         sync_consumers();
         least = threshold(s, z, rows, tag + 1);
     }
-    Best best = {-INFINITY, 0x7fffffff, 0};
+    Best best = {-INFINITY, NOBODY, 0};
     const u64 key = splitmix64(p.seed ^ splitmix64((u64)position));
 #pragma unroll 1
     for (int r = tid; r < rows; r += THREADS) {
         float v = z[r];
         if (v == -INFINITY || v < least) continue;
         if (draws) v += gumbel(key, first_id + r);
-        take_better(best, v, first_id + r, logits[r]);
+        take_better(best, v, (u32)(first_id + r) << VERDICT_BITS | (p.grammar.tokens ? verdicts[r] : FREE), logits[r]);
     }
 #pragma unroll
     for (int o = 16; o; o >>= 1) {
         const float bz = __shfl_xor_sync(~0u, best.z, o), bl = __shfl_xor_sync(~0u, best.logit, o);
-        const int bi = __shfl_xor_sync(~0u, best.id, o);
+        const u32 bi = __shfl_xor_sync(~0u, best.who, o);
         take_better(best, bz, bi, bl);
         const float mt = __shfl_xor_sync(~0u, mass.top, o), ms = __shfl_xor_sync(~0u, mass.sum, o);
         Mass low = lane & o ? Mass{mt, ms} : mass, high = lane & o ? mass : Mass{mt, ms};  // same order in both
@@ -282,7 +286,7 @@ __device__ __forceinline__ Choice choose(HeadScratch& s, float* logits, float* z
     flags = __reduce_or_sync(~0u, flags);
     if (lane == 0) {
         s.z[warp] = best.z;
-        s.id[warp] = best.id;
+        s.who[warp] = best.who;
         s.logit[warp] = best.logit;
         s.top[warp] = mass.top;
         s.sum[warp] = mass.sum;
@@ -292,13 +296,13 @@ __device__ __forceinline__ Choice choose(HeadScratch& s, float* logits, float* z
     if (tid == 0) {
 #pragma unroll 1
         for (int i = 1; i < WARPS; i++) {
-            take_better(best, s.z[i], s.id[i], s.logit[i]);
+            take_better(best, s.z[i], s.who[i], s.logit[i]);
             add_mass(mass, s.top[i], s.sum[i]);
             flags |= s.flags[i];
         }
         u64* to = (u64*)p.cand + ((size_t)parity * p.blocks + blockIdx.x) * 6;
         store_word(to, tagged(__float_as_uint(best.z), tag));
-        store_word(to + 1, tagged((u32)best.id, tag));
+        store_word(to + 1, tagged(best.who, tag));
         store_word(to + 2, tagged(__float_as_uint(best.logit), tag));
         store_word(to + 3, tagged(__float_as_uint(mass.top), tag));
         store_word(to + 4, tagged(__float_as_uint(mass.sum), tag));
@@ -317,7 +321,7 @@ __device__ __forceinline__ Choice choose(HeadScratch& s, float* logits, float* z
             for (int i = 0; i < 6; i++) wrong |= tag_of(x[i]) ^ tag;
         } while (wrong && !give_up(spins));
         s.z[tid] = __uint_as_float((u32)x[0]);
-        s.id[tid] = (int)x[1];
+        s.who[tid] = (u32)x[1];
         s.logit[tid] = __uint_as_float((u32)x[2]);
         s.top[tid] = __uint_as_float((u32)x[3]);
         s.sum[tid] = __uint_as_float((u32)x[4]);
@@ -325,19 +329,19 @@ __device__ __forceinline__ Choice choose(HeadScratch& s, float* logits, float* z
     }
     sync_consumers();
     // Every warp reduces all candidates alike, so that no further word is needed.
-    best = {-INFINITY, 0x7fffffff, 0};
+    best = {-INFINITY, NOBODY, 0};
     mass = {-INFINITY, 0};
     flags = 0;
 #pragma unroll 1
     for (int i = lane; i < p.blocks; i += 32) {
-        take_better(best, s.z[i], s.id[i], s.logit[i]);
+        take_better(best, s.z[i], s.who[i], s.logit[i]);
         add_mass(mass, s.top[i], s.sum[i]);
         flags |= s.flags[i];
     }
 #pragma unroll
     for (int o = 16; o; o >>= 1) {
         const float bz = __shfl_xor_sync(~0u, best.z, o), bl = __shfl_xor_sync(~0u, best.logit, o);
-        const int bi = __shfl_xor_sync(~0u, best.id, o);
+        const u32 bi = __shfl_xor_sync(~0u, best.who, o);
         take_better(best, bz, bi, bl);
         const float mt = __shfl_xor_sync(~0u, mass.top, o), ms = __shfl_xor_sync(~0u, mass.sum, o);
         Mass low = lane & o ? Mass{mt, ms} : mass, high = lane & o ? mass : Mass{mt, ms};
@@ -346,7 +350,8 @@ __device__ __forceinline__ Choice choose(HeadScratch& s, float* logits, float* z
     }
     Choice c;
     c.flags = __reduce_or_sync(~0u, flags);
-    c.id = best.id == 0x7fffffff ? -1 : best.id;
+    c.id = best.who == NOBODY ? -1 : (int)(best.who >> VERDICT_BITS);
+    c.verdict = best.who & ((1u << VERDICT_BITS) - 1);
     c.logprob = best.logit - mass.top - logf(mass.sum);
     sync_consumers();  // the scratch may be written again
     return c;

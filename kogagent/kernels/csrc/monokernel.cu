@@ -10,8 +10,13 @@ struct Misc {  // shared memory, fixed size
     int progress;  // passes * (4N+1) + phase that the consumers run
     int cached;    // passes whose keys and values copies can read
     u64 late_full[2], late_empty[2];
+    u64 asked, judged;  // verdicts on this block's ids: wanted, there
+    int pending, position, passes, emitted;  // of the segment when this launch began
+    int token, run;     // what the configuration has still to take, -1: nothing
+    int cut, pad;
+    Configuration grammar;
 };
-static_assert(sizeof(Misc) == 688, "MISC of kernels/pack.py");
+static_assert(sizeof(Misc) == 944, "MISC of kernels/pack.py");
 
 #ifdef KOGAGENT_PROFILE
 #define MARK(i)                                \
@@ -36,17 +41,54 @@ __device__ __forceinline__ void pad_input(char* x, int values, int rows) {
 #pragma unroll 1
     for (int i = threadIdx.x; i < rows * pad; i += THREADS) ((unsigned short*)x)[(i / pad) * p.x_stride + values + i % pad] = 0;
 }
+__device__ __forceinline__ float square_of(u32 a, u32 b) {
+    const float2 f = unpack_halves(a), g = unpack_halves(b);
+    return __fmaf_rn(f.x, f.x, __fmaf_rn(f.y, f.y, __fmaf_rn(g.x, g.x, __fmul_rn(g.y, g.y))));
+}
 // Halves of one row from an exchange buffer into x and, if asked, their sum of squares into this warp's place.
 __device__ __forceinline__ void gather_row(const u64* from, int values, u32 tag, char* x, float* squares) {
     float square = 0;
     gather(from, values / 4, tag, [&](int i, u32 a, u32 b) {
-        const float2 f = unpack_halves(a), g = unpack_halves(b);
         ((uint2*)x)[i] = make_uint2(a, b);
-        square += f.x * f.x + f.y * f.y + g.x * g.x + g.y * g.y;
+        square += square_of(a, b);
     });
     if (!squares) return;
     square = warp_sum(square);
     if ((threadIdx.x & 31) == 0) squares[threadIdx.x >> 5] = square;
+}
+// The same for several rows, whose words are waited for together: a warp a row, with the
+// sums of gather_row, warp by warp, in the same order. squares [row][WARPS] or null.
+__device__ __forceinline__ void gather_rows(const u64* from, int values, u32 tag, char* x, int rows, float (*squares)[WARPS]) {
+    const int row = threadIdx.x >> 5, lane = threadIdx.x & 31, cells = values / 4;
+    if (row >= rows) return;
+    from += row * (values / 2);
+    uint2* to = (uint2*)(x + row * p.x_stride * 2);
+    float square[WARPS] = {};
+#pragma unroll 1
+    for (int base = lane; base < cells; base += THREADS) {
+        u64 v[2 * WARPS];
+        poll(v, tag, [&](u64 (&words)[2 * WARPS]) {
+#pragma unroll
+            for (int t = 0; t < WARPS; t++) {
+                words[2 * t] = words[2 * t + 1] = (u64)tag << 32;
+                if (base + 32 * t < cells) load_two_words(from + 2 * (base + 32 * t), words[2 * t], words[2 * t + 1]);
+            }
+        });
+#pragma unroll
+        for (int t = 0; t < WARPS; t++) {
+            const u32 a = (u32)v[2 * t], b = (u32)v[2 * t + 1];
+            if (base + 32 * t < cells) {
+                to[base + 32 * t] = make_uint2(a, b);
+                square[t] += square_of(a, b);
+            }
+        }
+    }
+    if (!squares) return;
+#pragma unroll
+    for (int t = 0; t < WARPS; t++) {
+        const float sum = warp_sum(square[t]);
+        if (lane == 0) squares[row][t] = sum;
+    }
 }
 __device__ __forceinline__ const u64* stream_words(const Place& me, int parity, int row) {
     return (const u64*)p.xbuf + ((size_t)(parity * p.lanes + me.lane) * p.width + row) * (p.dim / 2);
@@ -80,9 +122,9 @@ __device__ void help(Misc& misc, float* late, const u32* schedule) {
     int fed = 0, used = 0;
 #pragma unroll 1
     for (u32 pass = 0; !*clock.quit; pass++) {
-        const int rows = W == 1 ? 1 : fed < p.n_pending ? min(W, p.n_pending - fed) : 1;
-        if (fed < p.n_pending) fed += rows;
-        const u32 tag0 = p.tag_base + pass * (modules + 64);
+        const int rows = W == 1 ? 1 : fed < misc.pending ? min(W, misc.pending - fed) : 1;
+        if (fed < misc.pending) fed += rows;
+        const u32 tag0 = p.tag_base + (misc.passes + pass) * (modules + 64);
         if (blockIdx.x == 0 && lane == 0 && load_from_host((const u32*)p.abort_word) == p.epoch) *(volatile u32*)&misc.aborted = ABORTED;
 #pragma unroll 1
         for (int module = 0; module <= modules; module++) {
@@ -97,28 +139,36 @@ __device__ void help(Misc& misc, float* late, const u32* schedule) {
                 if (over(clock)) return;
             const u64* slot = (const u64*)p.obuf + ((size_t)(pass & 1) * modules + step.late) * p.lanes * W * p.dim + dim_first;
             const u32 tag = tag0 + step.late;
+            // Two values of several lanes at once: with 8 rows a warp that waited for each would hold up the layers.
+            constexpr int TOGETHER = 4;
 #pragma unroll 1
-            for (int i = lane; i < rows * dim_rows; i += 32) {
+            for (int i = 2 * lane; i < rows * dim_rows; i += 64) {
                 const int w = W == 1 ? 0 : i / dim_rows, row = i - w * dim_rows;
-                float sum = 0;
+                const u64* from = slot + (size_t)w * p.dim + row;
+                float sum[2] = {};
 #pragma unroll 1
-                for (int j0 = 0; j0 < p.lanes; j0 += 4) {
-                    const u64* from = slot + ((size_t)j0 * W + w) * p.dim + row;
-                    u64 v[4];
+                for (int j0 = 0; j0 < p.lanes; j0 += TOGETHER) {
+                    u64 v[2 * TOGETHER];
                     u32 wrong;
                     do {
                         wrong = 0;
 #pragma unroll
-                        for (int j = 0; j < 4; j++) {
+                        for (int j = 0; j < TOGETHER; j++) {
+                            v[2 * j] = v[2 * j + 1] = (u64)tag << 32;
                             const bool wanted = j0 + j < p.lanes && (j0 + j == me.lane ? step.late_own : step.late_others) != 0.0f;
-                            v[j] = wanted ? load_word(from + (size_t)j * W * p.dim) : (u64)tag << 32;
-                            wrong |= tag_of(v[j]) ^ tag;
+                            if (wanted) load_two_words(from + (size_t)(j0 + j) * W * p.dim, v[2 * j], v[2 * j + 1]);
                         }
+#pragma unroll
+                        for (int j = 0; j < 2 * TOGETHER; j++) wrong |= tag_of(v[j]) ^ tag;
                     } while (wrong && !over(clock));
 #pragma unroll
-                    for (int j = 0; j < 4; j++) sum += (j0 + j == me.lane ? step.late_own : step.late_others) * __uint_as_float((u32)v[j]);
+                    for (int j = 0; j < TOGETHER; j++) {
+                        const float k = j0 + j == me.lane ? step.late_own : step.late_others;
+                        sum[0] += k * __uint_as_float((u32)v[2 * j]);
+                        sum[1] += k * __uint_as_float((u32)v[2 * j + 1]);
+                    }
                 }
-                to[w * p.max_dim_rows + row] = sum;
+                *(float2*)(to + w * p.max_dim_rows + row) = make_float2(sum[0], sum[1]);
             }
             __syncwarp();
             if (lane == 0) barrier_arrive(misc.late_full + (used & 1));
@@ -207,21 +257,24 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
     const int dim_first = (int)(schedule[1] >> 16) * 8, dim_rows = (int)(schedule[1] & 0xffff) * 8;
     Cursor cursor = {ring, 0};
     float scale[W], inverse[W];  // of the published stream; of its norm
-    int at0 = p.position, sampled = 0, fed = 0, token = 0, landed = 0;
+    // The ids to be fed: `token`, if there is one, then those of `list`. The first ones share passes, later runs do not.
+    const int* list = misc.run >= 0 ? ids_of(misc.run) : (const int*)p.pending;
+    int at0 = misc.position, emitted = misc.emitted, pending = misc.pending, fed = 0, token = misc.token, choices = 0, landed = 0;
 #ifdef KOGAGENT_PROFILE
     long long mark = clock64();
     if (tid == 0)
         for (int i = 0; i < PROFILE_SLOTS; i++) timed[i] = 0;
 #endif
     for (u32 pass = 0;; pass++) {
-        const bool feeding = fed < p.n_pending;
-        const int rows = W == 1 ? 1 : feeding ? min(W, p.n_pending - fed) : 1;
-        const bool heads = feeding ? fed + rows == p.n_pending && p.want_head : true;
-        const u32 tag0 = p.tag_base + pass * (modules + 64);
+        const int rows = W == 1 || choices ? 1 : min(W, pending - fed);
+        const bool heads = choices || (fed + rows == pending && p.want_head);
+        const u32 tag0 = p.tag_base + (misc.passes + pass) * (modules + 64);
         float first_inverse = 1.0f, head_inverse = 1.0f;
 #pragma unroll 1
-        for (int w = 0; w < rows; w++)
-            read_embedding(sm + p.off_x, (float*)(sm + p.off_stream), (float2*)(sm + p.off_rope), misc, w, feeding ? ((const int*)p.pending)[fed + w] : token, at0 + w, dim_first, dim_rows);
+        for (int w = 0; w < rows; w++) {
+            const int place = fed + w - (token >= 0);
+            read_embedding(sm + p.off_x, (float*)(sm + p.off_stream), (float2*)(sm + p.off_rope), misc, w, place < 0 ? token : list[place], at0 + w, dim_first, dim_rows);
+        }
 #pragma unroll
         for (int w = 0; w < W; w++) scale[w] = 1.0f;
         pad_input(sm + p.off_x, p.dim, rows);
@@ -267,9 +320,11 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
                     parts = units > 0 && !(kind == 1 && p.direct_combine);
                 }
                 if (parts) {
-#pragma unroll 1
-                    for (int w = 0; w < rows; w++)
-                        gather_row(from + (me.lane * W + w) * (values / 2), values, normed ? tag - 1 : tag, x + w * p.x_stride * 2, normed ? misc.squares[w] : nullptr);
+                    from += me.lane * W * (values / 2);
+                    if (W > 1 && rows > 1)
+                        gather_rows(from, values, normed ? tag - 1 : tag, x, rows, normed ? misc.squares : nullptr);
+                    else
+                        gather_row(from, values, normed ? tag - 1 : tag, x, normed ? misc.squares[0] : nullptr);
                 }
                 pad_input(x, values, rows);
                 sync_consumers();
@@ -363,44 +418,53 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
             }
             MARK(5 + kind);
         }
-        if (feeding) fed += rows;
+        fed += rows;
         at0 += rows;
         if (!heads) {
             cache_rows(misc, pass);
             if (any_consumer(*(volatile int*)&gone)) break;
-            if (fed < p.n_pending) continue;
-            if (blockIdx.x == 0 && tid == 0) emit_token(0, 0, 0.0f, FED);
+            if (fed < pending) continue;
+            if (blockIdx.x == 0 && tid == 0) {
+                ((Relay*)p.relay)->ended = 1;
+                emit_token(emitted, 0, 0.0f, FED);
+            }
             break;
         }
         sync_consumers();
+        if (fed < pending) continue;  // a run one by one: no choice yet
         const int head_first = (int)(schedule[4 * p.layers] >> 16) * 8, head_units = (int)(schedule[4 * p.layers] & 0xffff);
         const int first_id = (p.head_grid ? 0 : lane0 * p.head_rows) + head_first;
         const int head_rows = max(0, min(head_units * 8, p.head_rows - head_first));
-        const Choice c = choose(*(HeadScratch*)(sm + p.off_attn), (float*)(sm + p.off_logits), (float*)(sm + p.off_z), first_id, head_rows, at0, sampled & 1,
-                                blockIdx.x == 0 ? *(volatile u32*)&misc.aborted : 0u, tag0 + modules);
-        MARK(10);
-        // ── the end of the segment is decided alike in every block ──
-        u32 reason = RUNNING;
-        if (c.flags & NOT_A_NUMBER)
-            reason = FAILED_NAN;
-        else if (c.flags & ABORTED)
-            reason = CANCELLED;
-        else if (c.id < 0)
-            reason = FAILED_NO_ID;
-        else {
-#pragma unroll 1
-            for (int i = 0; i < p.n_stop; i++)
-                if (((const int*)p.stop_ids)[i] == c.id) reason = STOP_ID;
-            if (reason == RUNNING && sampled + 1 >= p.max_tokens) reason = LENGTH;
-            if (reason == RUNNING && at0 + 1 > p.capacity) reason = CONTEXT;
-            const int row = c.id - first_id;
-            if (tid == 0 && row >= 0 && row < head_rows) ((u8*)p.seen)[c.id] = 1;
+        if (p.grammar.tokens) {
+            u32 spins = 0;
+            while (!barrier_try(&misc.judged, choices & 1))
+                if (give_up(spins)) break;
         }
+        const Choice c = choose(*(HeadScratch*)(sm + p.off_attn), (float*)(sm + p.off_logits), (float*)(sm + p.off_z), (u16*)(sm + p.off_red), first_id, head_rows, at0,
+                                choices & 1, blockIdx.x == 0 ? *(volatile u32*)&misc.aborted : 0u, tag0 + modules);
+        MARK(10);
+        const Outcome next = outcome_of(c, &misc.cut, emitted, at0);
         if (any_consumer(*(volatile int*)&gone)) break;
-        if (blockIdx.x == 0 && tid == 0) emit_token(sampled, c.id, c.logprob, reason);
-        if (reason != RUNNING) break;
+        emit_choice(c, next, emitted, first_id, head_rows);
         token = c.id;
-        sampled++;
+        pending = 1 + next.count;
+        emitted += pending;
+        fed = 0;
+        choices++;
+        const bool hands_over = p.hand_over == 2 || (p.hand_over == 1 && pending > 1);
+        if (tid == 0) {
+            if (next.reason != RUNNING) {
+                if (blockIdx.x == 0) ((Relay*)p.relay)->ended = 1;
+            } else if (hands_over) {
+                if (blockIdx.x == 0) hand_over(misc.grammar, misc.passes + pass + 1, at0, emitted, token, next.run, pending);
+            } else if (p.grammar.tokens) {
+                misc.token = token;
+                misc.run = next.run;
+                barrier_arrive(&misc.asked);
+            }
+        }
+        if (next.reason != RUNNING || hands_over) break;
+        if (next.run >= 0) list = ids_of(next.run);
     }
 #ifdef KOGAGENT_PROFILE
     if (tid == 0 && p.profile)
@@ -424,11 +488,11 @@ __device__ void produce(Ring ring, const u32* schedule, Misc& misc) {
     once = evict_first_policy();
     again = evict_normal_policy();
 #endif
-    int fed = 0, at = p.position, pass = 0;
+    int fed = 0, at = misc.position, pass = 0;
     for (bool going = true; going; pass++) {
         tape.at = 0;
-        const bool feeding = fed < p.n_pending;
-        const int rows = feeding ? W > 0 ? min(W, p.n_pending - fed) : p.n_pending : 1;
+        const bool feeding = fed < misc.pending;
+        const int rows = feeding ? W > 0 ? min(W, misc.pending - fed) : misc.pending : 1;
         if (feeding) fed += rows;
 #pragma unroll 1
         for (int i = 0; i < 4 * p.layers && going; i++) {
@@ -447,11 +511,35 @@ __device__ void produce(Ring ring, const u32* schedule, Misc& misc) {
             going = going && stream_phase(ring, p.shape[i & 3], (int)(schedule[i] & 0xffff), tape, lane, quit, once, W > 0);
         }
         at += rows;
-        if (!going || (feeding && fed < p.n_pending)) continue;
+        if (!going || (feeding && fed < misc.pending)) continue;
         if (feeding && !p.want_head) break;
         going = stream_phase(ring, p.shape[4], (int)(schedule[4 * p.layers] & 0xffff), tape, lane, quit, once, W > 0);
     }
     ring_settle(ring);
+}
+
+// Two warps that keep the grammar's configuration and judge this block's ids by it while the layers stream. verdicts
+// [rows] for the ids from first_id on.
+__device__ void judge(Misc& misc, u32* verdicts, int first_id, int rows) {
+    const int thread = threadIdx.x - (WARPS + 2) * 32;
+#pragma unroll 1
+    for (int choice = 0;; choice++) {
+        if (choice > 0)
+            while (!barrier_try(&misc.asked, (choice - 1) & 1))
+                if (*(volatile int*)&misc.quit) return;
+        if (thread == 0) {
+            const int run = misc.run, count = run >= 0 ? run_of(run).count : 0;
+            if (misc.token >= 0)
+#pragma unroll 1
+                for (int i = -1; i < count; i++) advance(p.grammar, misc.grammar, i < 0 ? misc.token : ids_of(run)[i]);
+            summarise(p.grammar, misc.grammar);
+        }
+        sync_judges();
+#pragma unroll 1
+        for (int i = thread; i < rows; i += JUDGES)
+            verdicts[i] = first_id + i < p.legal_ids ? verdict_of(p.grammar, misc.grammar, first_id + i) : ILLEGAL;
+        barrier_arrive(&misc.judged);
+    }
 }
 
 // Takes and gives back every stage and does nothing else: what the memory allows. Max_tokens passes.
@@ -471,6 +559,8 @@ __device__ void drain(Ring ring, const u32* schedule) {
 // W 0: the stream alone.
 template <int W>
 __device__ void run_block(char* sm) {
+    const Relay& relay = *(const Relay*)p.relay;
+    if (W > 0 && (relay.ended || *(const u32*)p.dead || (p.hand_over && (relay.pending > 1) != (p.hand_over == 2)))) return;
     Misc& misc = *(Misc*)(sm + p.off_misc);
     Ring ring = {sm + p.off_ring, misc.full, misc.empty, p.stage_bytes, p.stages, 0, 0, 0};
     u32* schedule = (u32*)(sm + p.off_schedule);
@@ -482,6 +572,20 @@ __device__ void run_block(char* sm) {
         for (int i = 0; i < 2; i++) {
             barrier_init(misc.late_full + i, 1);
             barrier_init(misc.late_empty + i, WARPS);
+        }
+        barrier_init(&misc.asked, 1);
+        barrier_init(&misc.judged, JUDGES);
+        misc.pending = W > 0 ? relay.pending : 1;
+        misc.position = relay.position;
+        misc.passes = relay.passes;
+        misc.emitted = relay.emitted;
+        misc.token = relay.token;
+        misc.run = relay.run;
+        misc.grammar.state = relay.state;
+        misc.grammar.top = relay.top;
+        for (int i = 0; i <= relay.top; i++) {
+            misc.grammar.site[i] = relay.site[i];
+            misc.grammar.count[i] = relay.count[i];
         }
         ring_init(ring);
     }
@@ -502,8 +606,14 @@ __device__ void run_block(char* sm) {
     } else {
         give_registers();
         if (warp == WARPS) produce<W>(ring, schedule, misc);
-        if constexpr (W > 0)
+        if constexpr (W > 0) {
             if (warp == WARPS + 1) help<W>(misc, (float*)(sm + p.off_late), schedule);
+            if (warp > WARPS + 1 && p.grammar.tokens && p.want_head) {
+                const int first = (int)(schedule[4 * p.layers] >> 16) * 8, units = (int)(schedule[4 * p.layers] & 0xffff);
+                const int first_id = (p.head_grid ? 0 : (int)(blockIdx.x / p.group) * p.head_rows) + first;
+                judge(misc, (u32*)(sm + p.off_z), first_id, max(0, min(units * 8, p.head_rows - first)));
+            }
+        }
     }
 }
 

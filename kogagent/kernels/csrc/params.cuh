@@ -23,6 +23,45 @@ struct Shape {
     int warps;       // that share one unit's columns: 8, 4, 2 or 1
 };
 
+// One grammar over one vocabulary, device memory. tokens 0: there is none.
+struct Grammar {
+    u64 lone;         // u32 [lone_states]  code | move << 16
+    u64 moves;        // u16 [states - lone_states][classes]
+    u64 byte_class;   // u8 [256]
+    u64 special_ids;  // u32 [n_special]
+    u64 states;       // u32 [states]  need | choice room << 16 | final << 31
+    u64 sites;        // u32 [sites]   entry | follow << 16
+    u64 bounds;       // u32 [sites][2]  least, most
+    u64 tokens;       // u32 [vocab]   offset in bytes | length << 24; length 0: offset 1 is an end id, 2 special
+    u64 bytes;        // u8 []
+    u64 keys;         // u64 [slots_mask + 1]  of configurations where something is forced, 0: free slot
+    u64 verdicts;     // u32 [slots_mask + 1]
+    u64 runs;         // Run []
+    u64 run_ids;      // int []
+    int lone_states, classes, end_class, n_special;
+    int vocab, reach, margin, slots_mask;
+};
+
+// Ids that follow without a choice, and what holds behind them: FREE, ASK or LAST of grammar.cuh.
+struct Run {
+    int first, count, then, pad;
+};
+
+constexpr int FRAMES = 14;  // of a configuration; grammars that need more stay on the host
+
+// What a launch leaves for the next one of its segment; the host writes it for the first. Device memory.
+struct Relay {
+    int ended;                 // the last word is said: later launches do nothing
+    int launches, passes;      // so far
+    int position;              // ids in the cache
+    int emitted;               // ids in the token ring
+    int pending;               // ids to be fed
+    int token, run;            // they are: this id and those of this run; token -1: the host's list; run -1: none
+    int state, top;            // of the grammar, before `token` and `run` are taken
+    u32 count[FRAMES];
+    u16 site[FRAMES];
+};
+
 // What is fixed for a model on a card, as constants: written by Layout.model_source() of kernels/pack.py. Indices cost
 // instructions on every thread in every phase, and code that runs once a phase is paid for by the byte.
 //   blocks, group, lanes, layers, dim, heads, kv_heads, head_dim, ffn, vocab, width, qkv_rows: shapes of one lane
@@ -62,7 +101,7 @@ struct Params : Model {
     u64 seen;        // u8 [V]
     u64 mask;        // u32 [ceil(V/32)] or 0
     u64 stop_ids;    // int [n_stop]
-    u64 pending;     // int [n_pending]
+    u64 pending;     // int []: the host's ids to be fed first
     u64 seed;
     // host link
     u64 dead;        // u32, device: set when a deadline was missed
@@ -71,12 +110,15 @@ struct Params : Model {
     u64 abort_word;  // u32, pinned host memory
     u64 logits_out;  // f32 [V] or 0: the last row's logits, for tests and scoring
     u64 profile;     // u64 [blocks][PROFILE_SLOTS] or 0
+    u64 relay;       // Relay
     u64 deadline_ns;
     int capacity, stages;
     // segment
-    int n_stop, n_pending, position, max_tokens, want_head, legal_ids;
+    int n_stop, max_tokens, want_head, legal_ids;
+    int hand_over;  // ends the launch where the next pass is 1: of several rows, 2: of one row; 0: never
     u32 tag_base, epoch;
     float temperature, top_p, min_p, penalty;
     int top_k;
     Shape shape[5];            // qkv, out, gate and up, down, head
+    Grammar grammar;
 };

@@ -194,6 +194,8 @@ __device__ __forceinline__ void give_registers() {}
 constexpr int WARPS = 8;             // that compute
 constexpr int THREADS = WARPS * 32;  // that compute
 __device__ __forceinline__ void sync_consumers() { asm volatile("bar.sync 1, %0;" ::"n"(THREADS) : "memory"); }
+constexpr int JUDGES = 64;  // threads that keep the grammar
+__device__ __forceinline__ void sync_judges() { asm volatile("bar.sync 2, %0;" ::"n"(JUDGES) : "memory"); }
 // Barrier and "or" over the consumer threads, so that all take the same branch.
 __device__ __forceinline__ bool any_consumer(bool mine) {
     u32 any;

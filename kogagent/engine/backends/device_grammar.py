@@ -1,0 +1,259 @@
+"""A grammar as a device holds it: arrays in two pieces of memory, and the forced runs learned so far.
+
+Knows grammars and the structs of kernels/params.py; no device. The kernel finds by itself which ids are legal
+(csrc/grammar.cuh); the ids of a forced run are the tokenizer's, so they are found here, once for each class
+of configurations, and kept. Where the kernel meets a class it has not seen, it ends its launch and the host
+looks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kogagent.engine.grammar.automaton import COUNT, END, FINISHED, RETURN, SPECIAL, Automaton, Frame
+from kogagent.engine.grammar.matcher import Grammar, Matcher
+from kogagent.engine.grammar.tables import Tables, make_tables
+from kogagent.engine.sampling import splitmix64
+from kogagent.errors import SchemaError
+from kogagent.kernels.params import FRAMES, GRAMMAR, RELAY, RUN
+from kogagent.spec import Vocabulary
+
+FREE, ASK, LAST, FIRST_RUN = 1, 2, 3, 4
+"""Verdicts of csrc/grammar.cuh: a choice follows, the host must be asked, the text ends, run 0 follows."""
+
+_NO_ROOM = 0x7FFF
+_MOST_RUNS = (1 << 13) - FIRST_RUN
+_MOST_TEXT = 1 << 24
+
+Bytes = npt.NDArray[np.uint8]
+
+
+class Blob:
+    """Named arrays behind each other in one piece of memory, each at a multiple of 16 bytes."""
+
+    def __init__(self, arrays: Mapping[str, npt.NDArray[np.generic]]) -> None:
+        self.offsets: dict[str, int] = {}
+        size = 0
+        for name, array in arrays.items():
+            self.offsets[name] = size
+            size += -(-max(array.nbytes, 1) // 16) * 16
+        self.bytes: Bytes = np.zeros(size, np.uint8)
+        for name, array in arrays.items():
+            self.view(name, array.dtype, array.size)[:] = array.reshape(-1)
+
+    def view(self, name: str, dtype: npt.DTypeLike, size: int) -> npt.NDArray[Any]:
+        at = self.offsets[name]
+        return self.bytes[at : at + size * np.dtype(dtype).itemsize].view(dtype)
+
+
+def vocabulary_blob(vocabulary: Vocabulary) -> Blob | None:
+    """tokens and bytes of the kernel's Grammar; None where a token is longer than 255 bytes."""
+    words = np.zeros(len(vocabulary), np.uint32)
+    text = bytearray()
+    for i, token in enumerate(vocabulary.tokens):
+        if i in vocabulary.end_ids:
+            words[i] = 1
+        elif i in vocabulary.special:
+            words[i] = 2
+        elif token:
+            if len(token) > 255 or len(text) >= _MOST_TEXT:
+                return None
+            words[i] = len(text) | len(token) << 24
+            text += token
+    return Blob({"tokens": words, "bytes": np.frombuffer(bytes(text) or b"\0", np.uint8)})
+
+
+def choice_rooms(tables: Tables) -> npt.NDArray[np.uint32]:
+    """[states]: how far a frame's count must lie below the most one for two symbols to be certainly legal."""
+    rooms = np.full(tables.lone + len(tables.moves), _NO_ROOM, np.uint32)
+    if not len(tables.moves):
+        return rooms
+    target = tables.moves & 0x3FFF
+    push = tables.moves & 0x8000 != 0
+    room = (tables.moves >> 14 & 1).astype(np.int64) + np.where(
+        push, 0, tables.need[np.where(push, 0, target)]
+    )
+    room[(tables.moves == 0) | (~push & (target == RETURN))] = _NO_ROOM
+    shared = np.bincount(tables.byte_class, minlength=tables.moves.shape[1]) > 1
+    twice = np.where(shared[None, :], room, _NO_ROOM)
+    both = np.concatenate([room, twice, np.full((len(room), 2), _NO_ROOM)], axis=1)
+    rooms[tables.lone :] = np.minimum(np.partition(both, 1, axis=1)[:, 1], _NO_ROOM)
+    return rooms
+
+
+class DeviceGrammar:
+    """One grammar's arrays. Raises SchemaError, saying why, for a grammar that must stay on the host.
+
+    fixed, learned: the two pieces of memory; `learned` is another object, or has other bytes, whenever
+    `version` has grown.
+    """
+
+    def __init__(self, grammar: Grammar) -> None:
+        self.grammar = grammar
+        self._automaton: Automaton = grammar.automaton
+        tables = self.tables = make_tables(grammar.automaton)
+        if tables.depth > FRAMES:
+            raise SchemaError(f"the grammar nests {tables.depth} frames deep, a device holds {FRAMES}")
+        info = (
+            tables.need.astype(np.uint32) | choice_rooms(tables) << 16 | tables.final.astype(np.uint32) << 31
+        )
+        self.fixed = Blob(
+            {
+                "lone": tables.lone_code.astype(np.uint32) | tables.lone_move.astype(np.uint32) << 16,
+                "moves": tables.moves,
+                "byte_class": tables.byte_class,
+                "special_ids": tables.special_ids,
+                "states": info,
+                "sites": tables.site_entry.astype(np.uint32) | tables.site_follow.astype(np.uint32) << 16,
+                "bounds": np.stack([tables.site_least, tables.site_most], 1),
+            }
+        )
+        self.version = 0
+        self._forget(1024, 8192)
+
+    def _forget(self, slots: int, ids: int) -> None:
+        self._slots, self._ids = slots, ids
+        self._known: dict[int, int] = {}
+        self._runs = self._used = 0
+        self.learned = Blob(
+            {
+                "keys": np.zeros(slots, np.uint64),
+                "verdicts": np.zeros(slots, np.uint32),
+                "runs": np.zeros(slots // 2, RUN),
+                "run_ids": np.zeros(ids, np.int32),
+            }
+        )
+        self.version += 1
+
+    def record(self, fixed: int, learned: int, vocabulary: int, tokens: Blob) -> npt.NDArray[np.void]:
+        """The kernel's Grammar [1], for the addresses of the two pieces and of the vocabulary's."""
+        out = np.zeros(1, GRAMMAR)
+        for blob, address in ((self.fixed, fixed), (self.learned, learned), (tokens, vocabulary)):
+            for name, offset in blob.offsets.items():
+                out[name] = address + offset
+        tables = self.tables
+        out["lone_states"], out["classes"] = tables.lone, max(tables.moves.shape[1], 1)
+        out["end_class"], out["n_special"] = tables.end_class, len(tables.special_ids)
+        out["vocab"], out["slots_mask"] = len(self.grammar.trie.vocabulary), self._slots - 1
+        out["reach"], out["margin"] = self.grammar.trie.reach, self.grammar.walker.margin
+        return out
+
+    def start(self, matcher: Matcher) -> npt.NDArray[np.void]:
+        """The kernel's Relay [1] with the configuration of a matcher that has no run pending."""
+        state, frame, _ = matcher.place
+        out = np.zeros(1, RELAY)
+        out["state"], out["token"], out["run"] = self.tables.states[state], -1, -1
+        for i, (site, count) in enumerate(self.frames(frame)):
+            out["site"][0, i], out["count"][0, i] = site, count
+            out["top"] = i
+        return out
+
+    def frames(self, frame: Frame) -> list[tuple[int, int]]:
+        """(site, count) of the frames, the lowest first, by the tables' numbers."""
+        out: list[tuple[int, int]] = []
+        below: Frame | None = frame
+        while below is not None:
+            out.append((self.tables.site_numbers[below[0]], below[1]))
+            below = below[2]
+        return out[::-1]
+
+    def key(self, state: int, frame: Frame) -> int:
+        """What the kernel calls this class of configurations; frame in normal form."""
+        key = 0
+        for site, count in self.frames(frame):
+            key = splitmix64(key ^ ((count & 0xFFFFFFFF) << 32 | site))
+        return splitmix64(key ^ self.tables.states[state]) or 1
+
+    def learn(self, matcher: Matcher) -> None:
+        """Note what is forced where this matcher stands, if that is new."""
+        state, frame, _ = matcher.place
+        frame = self.grammar.walker.normal(frame)
+        key = self.key(state, frame)
+        if key in self._known:
+            return
+        ids, then = self._forced(state, frame)
+        if self._runs + 1 >= _MOST_RUNS:
+            self._forget(self._slots, self._ids)
+        while 2 * (len(self._known) + 1) > self._slots or self._used + len(ids) > self._ids:
+            self._grow()
+        self._add(key, ids, then)
+        self.version += 1
+
+    def _add(self, key: int, ids: Sequence[int], then: int) -> None:
+        verdict = FREE
+        if ids:
+            verdict = FIRST_RUN + self._runs
+            runs = self.learned.view("runs", RUN, self._slots // 2)
+            runs[self._runs] = (self._used, len(ids), then, 0)
+            self.learned.view("run_ids", np.int32, self._ids)[self._used : self._used + len(ids)] = ids
+            self._runs += 1
+            self._used += len(ids)
+        self._known[key] = verdict
+        keys = self.learned.view("keys", np.uint64, self._slots)
+        at = key & (self._slots - 1)
+        while keys[at]:
+            at = (at + 1) & (self._slots - 1)
+        keys[at] = key
+        self.learned.view("verdicts", np.uint32, self._slots)[at] = verdict
+
+    def _grow(self) -> None:
+        """Twice the room, with what is known so far."""
+        known, old = self._known, self.learned
+        runs = old.view("runs", RUN, self._slots // 2).copy()
+        ids = old.view("run_ids", np.int32, self._ids).copy()
+        self._forget(2 * self._slots, 2 * self._ids)
+        for key, verdict in known.items():
+            if verdict == FREE:
+                self._add(key, (), FREE)
+            else:
+                run = runs[verdict - FIRST_RUN]
+                first = int(run["first"])
+                self._add(key, ids[first : first + int(run["count"])].tolist(), int(run["then"]))
+
+    def _forced(self, state: int, frame: Frame) -> tuple[list[int], int]:
+        """All ids forced from a class of configurations, run after run, and the verdict behind them."""
+        grammar = self.grammar
+        ids: list[int] = []
+        while True:
+            run = grammar.known_run(grammar.entry(state, frame), state, frame)
+            if not run:
+                return ids, FREE
+            ids += run
+            after = self._after(state, frame, run)
+            if (
+                after is None
+            ):  # counts that stand for a class have grown: the class behind them is not certain
+                return ids, ASK
+            state, frame = after
+            if state == FINISHED:
+                return ids, LAST
+            frame = grammar.walker.normal(frame)
+
+    def _after(self, state: int, frame: Frame, run: Sequence[int]) -> tuple[int, Frame] | None:
+        vocabulary = self.grammar.trie.vocabulary
+        for token in run:
+            symbols: Sequence[int] = vocabulary.tokens[token]
+            if token in vocabulary.end_ids:
+                symbols = (END,)
+            elif token in vocabulary.special:
+                symbols = (SPECIAL + token,)
+            for symbol in symbols:
+                if self._counts_a_class(state, frame, symbol):
+                    return None
+                after = self._automaton.step(state, frame, symbol)
+                assert after is not None, "a forced id is illegal"
+                state, frame = after
+        return state, frame
+
+    def _counts_a_class(self, state: int, frame: Frame, symbol: int) -> bool:
+        """Whether a step counts on, or leaves, a frame whose count stands for a class."""
+        rows, sites = self._automaton.rows, self._automaton.sites
+        while symbol not in rows[state]:
+            site, _, below = frame
+            assert below is not None
+            state, frame = sites[site][1], below
+        return bool(rows[state][symbol] & COUNT) and frame[1] < 0

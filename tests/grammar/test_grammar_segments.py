@@ -1,0 +1,288 @@
+"""Segments of the cuda backend without a card: a double of the kernel beside the loop on the host.
+
+The double decides what a token is by the device's own grammar program, compiled for this machine.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import grammar_twin
+import numpy as np
+import pytest
+import torch
+from grammar_schemas import random_schema
+from grammar_vocabularies import byte_vocabulary, smollm
+
+from kogagent.engine.backend import DecodePlan, Emitted
+from kogagent.engine.backends import cuda
+from kogagent.engine.backends.cuda import CudaBackend, CudaDecode
+from kogagent.engine.backends.device_grammar import ASK, FIRST_RUN, LAST
+from kogagent.engine.backends.tensor_kv import TensorKV
+from kogagent.engine.grammar import Bounds, Grammar, compile_choices, compile_schema, compile_turn
+from kogagent.engine.sampling import SamplingParams, choose
+from kogagent.errors import SchemaError
+from kogagent.kernels.monokernel import Reason, Segment, Token
+from kogagent.kernels.params import RUN
+from kogagent.spec import ModelSpec, Vocabulary
+from kogagent.testing.toy import ToyBackend, finish
+
+CPU = torch.device("cpu")
+
+
+def read(address: int, dtype: Any, first: int, count: int) -> Any:
+    import ctypes
+
+    size = np.dtype(dtype).itemsize
+    raw = (ctypes.c_uint8 * (count * size)).from_address(address + first * size)
+    return np.frombuffer(raw, dtype)
+
+
+class KernelDouble:
+    """Says what the kernel would say, a launch's tokens in bursts; the cache holds the ids themselves."""
+
+    def __init__(self, toy: ToyBackend) -> None:
+        self._toy = toy
+        self._tokens: Iterator[list[Token]] = iter(())
+        self._stopped = False
+        self.launches: list[Segment] = []
+
+    def launch(self, segment: Segment, store: torch.Tensor) -> None:
+        self.launches.append(segment)
+        self._stopped = False
+        self._tokens = self._run(segment, store)
+
+    def drain(self) -> list[Token]:
+        return next(self._tokens, [])
+
+    def stop(self) -> None:
+        self._stopped = True
+
+    def _run(self, s: Any, store: torch.Tensor) -> Iterator[list[Token]]:
+        ids = [int(i) for i in store[0, 0, 0, : s.position, 0]]
+        size, capacity = self._toy.spec.vocab_size, store.shape[3]
+        params = SamplingParams(s.temperature, s.top_k, s.top_p, s.min_p, s.penalty, s.seed)
+        seen = np.zeros(size, np.bool_)
+        seen[[*s.history, *s.pending]] = True
+        pending, emitted = list(s.pending), 0
+        at: Any = None if s.grammar is None else s.grammar.start.copy()
+        while True:
+            for token in pending:
+                store[0, 0, 0, len(ids), 0] = token
+                ids.append(token)
+            if self._stopped:
+                yield [Token(0, 0.0, Reason.CANCELLED)]
+                return
+            mask: Any = s.mask
+            found: Any = None
+            if s.grammar is not None:
+                found = grammar_twin.verdicts(s.grammar.tables, at, size)
+                mask = np.packbits(found != 0, bitorder="little")
+                mask = np.concatenate([mask, np.zeros(-len(mask) % 4, np.uint8)]).view(np.uint32)
+            token, logprob = choose(self._toy.expected(ids), params, len(ids), seen, mask, s.legal_ids)
+            seen[token] = True
+            verdict = 1 if found is None else int(found[token])
+            run: list[int] = []
+            then = verdict
+            if verdict >= FIRST_RUN:
+                tables = s.grammar.tables[0]
+                first, count, then, _ = read(int(tables["runs"]), RUN, verdict - FIRST_RUN, 1)[0].tolist()
+                run = read(int(tables["run_ids"]), np.int32, first, count).tolist()
+            out = []
+            for i, id in enumerate([token, *run]):
+                emitted += 1
+                reason = Reason.RUNNING
+                if id in s.stop_ids:
+                    reason = Reason.STOP
+                elif emitted == s.max_tokens:
+                    reason = Reason.LENGTH
+                elif len(ids) + i + 1 > capacity:
+                    reason = Reason.CONTEXT
+                elif i == len(run) and then in (LAST, ASK):
+                    reason = Reason.COMPLETE if then == LAST else Reason.ASKED
+                out.append(Token(id, 0.0 if i else logprob, reason, i > 0))
+                if reason is not Reason.RUNNING:
+                    break
+            yield out
+            if out[-1].reason is not Reason.RUNNING:
+                return
+            pending = [token, *run]
+            seen[run] = True
+            for id in pending if found is not None else ():
+                grammar_twin.take(s.grammar.tables, at, id)
+
+
+class PrefillDouble:
+    def __init__(self, toy: ToyBackend) -> None:
+        self._toy = toy
+
+    def run(self, store: torch.Tensor, position: int, ids: Sequence[int], *, logits: str) -> torch.Tensor:
+        for i, token in enumerate(ids):
+            store[0, 0, 0, position + i, 0] = token
+        whole = [int(i) for i in store[0, 0, 0, : position + len(ids), 0]]
+        self.logits = torch.from_numpy(self._toy.expected(whole))
+        return self.logits
+
+    def greedy(self, store: torch.Tensor, position: int, ids: Sequence[int], legal: int) -> None:
+        self.run(store, position, ids, logits="last")
+
+
+def spec_of(vocabulary: Vocabulary) -> ModelSpec:
+    size = len(vocabulary) + 5
+    return ModelSpec(
+        vocab_size=size, dim=8, n_layers=1, n_heads=1, n_kv_heads=1, head_dim=2, ffn_dim=8, context=400
+    )
+
+
+def backend_of(toy: ToyBackend) -> tuple[CudaBackend, KernelDouble]:
+    backend: Any = CudaBackend.__new__(CudaBackend)
+    backend._spec, backend._device = toy.spec, CPU
+    backend._kernel, backend._prefill = KernelDouble(toy), PrefillDouble(toy)
+    backend.grammars = cuda._Grammars(CPU)
+    backend.open_kv = lambda capacity: TensorKV(toy.spec, capacity, torch.float32, CPU)
+    return backend, backend._kernel
+
+
+@pytest.fixture(autouse=True)
+def no_card(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cuda, "_synchronize", lambda: None)
+
+
+def plan_of(vocabulary: Vocabulary, rand: random.Random, grammar: Grammar, matcher: Any) -> DecodePlan:
+    sampling = rand.choice(
+        [
+            SamplingParams(),
+            SamplingParams(temperature=1.0, seed=rand.randrange(2**60)),
+            SamplingParams(temperature=1.5, top_k=9, repetition_penalty=1.4, seed=3),
+        ]
+    )
+    stop = frozenset(rand.sample(range(len(vocabulary)), 3)) if rand.random() < 0.4 else frozenset[int]()
+    return DecodePlan(sampling, stop, rand.choice([1, 2, 7, 150]), (5, 6), matcher, legal_ids=len(vocabulary))
+
+
+def collect(decode: Any) -> tuple[list[Emitted], Any, int]:
+    return finish(decode), decode.reason, decode.stats.steps
+
+
+@pytest.mark.parametrize("source", [smollm, lambda: (byte_vocabulary(), None)], ids=["smollm", "bytes"])
+def test_segments_of_the_kernel_are_those_of_the_host(source: Any, rng: np.random.Generator) -> None:
+    vocabulary, _ = source()
+    rand = random.Random(int(rng.integers(2**32)))
+    toy = ToyBackend(spec_of(vocabulary), seed=rand.randrange(1000))
+    backend, kernel = backend_of(toy)
+    forced = asked = known = 0
+    for turn in range(10):
+        try:
+            if turn % 4 == 0:
+                tools = {"add": {"type": "object", "properties": {"a": random_schema(rand, 1)}}, "ping": {}}
+                grammar = compile_turn(tools, vocabulary, tool_choice="required", bounds=Bounds(string=9))
+            else:
+                grammar = compile_schema(random_schema(rand, 2), vocabulary, bounds=Bounds(string=20))
+        except SchemaError:
+            continue
+        prompt = rng.integers(0, len(vocabulary), rand.choice([1, 3, 40])).tolist()
+        state = rand.getstate()
+        capacity = len(prompt) + rand.choice([0, 3, 300])
+        want_kv = toy.open_kv(capacity)
+        want = collect(toy.decode(want_kv, prompt, plan_of(vocabulary, rand, grammar, grammar.start())))
+        for again in range(2):
+            rand.setstate(state)
+            capacity = len(prompt) + rand.choice([0, 3, 300])
+            kv = backend.open_kv(capacity)
+            kernel.launches.clear()
+            decode = backend.decode(kv, prompt, plan_of(vocabulary, rand, grammar, grammar.start()))
+            assert isinstance(decode, CudaDecode) and decode.resident
+            got = collect(decode)
+            assert got == want
+            assert kv.length == want_kv.length
+            assert [int(i) for i in kv.store[0, 0, 0, : kv.length, 0]] == want_kv.ids
+            if again:
+                assert len(kernel.launches) <= 1, "what was learned the first time is asked for again"
+                known += len(kernel.launches)
+            else:
+                asked += len(kernel.launches)
+        forced += sum(e.forced for e in want[0])
+    assert forced and asked >= known > 0
+
+
+def test_a_run_is_asked_for_once(rng: np.random.Generator) -> None:
+    vocabulary, _ = smollm()
+    toy = ToyBackend(spec_of(vocabulary), seed=int(rng.integers(1000)))
+    backend, kernel = backend_of(toy)
+    grammar = compile_choices(
+        [f"{c} is a letter of the alphabet, unlike all digits" for c in "ABC"], vocabulary
+    )
+    counts = []
+    for _ in range(2):
+        kernel.launches.clear()
+        out = finish(
+            backend.decode(
+                backend.open_kv(90),
+                [1],
+                DecodePlan(SamplingParams(), frozenset(), 50, matcher=grammar.start()),
+            )
+        )
+        assert vocabulary.decode([e.id for e in out]).endswith(b"unlike all digits")
+        assert not out[0].forced and all(e.forced for e in out[-5:])
+        counts.append(len(kernel.launches))
+    assert counts == [counts[0], 1] and counts[0] <= 2
+
+
+def test_a_matcher_the_device_does_not_know_takes_a_launch_a_pass(rng: np.random.Generator) -> None:
+    vocabulary, _ = smollm()
+    toy = ToyBackend(spec_of(vocabulary), seed=4)
+    backend, kernel = backend_of(toy)
+    grammar = compile_schema({"enum": ["celsius", "fahrenheit", "kelvin"]}, vocabulary)
+    for force in (True, False):
+        outs = []
+        for target in (toy, backend):
+            plan = DecodePlan(
+                SamplingParams(temperature=1.0),
+                frozenset(),
+                50,
+                matcher=_Wrapped(grammar.start()),
+                force=force,
+            )
+            decode = target.decode(target.open_kv(90), [1, 2], plan)
+            assert not decode.resident
+            outs.append(collect(decode))
+        assert outs[0] == outs[1]
+        assert all(s.max_tokens == 1 and s.mask is not None for s in kernel.launches)
+
+
+class _Wrapped:
+    def __init__(self, matcher: Any) -> None:
+        self._matcher = matcher
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._matcher, name)
+
+
+def test_a_stopped_segment_leaves_what_can_go_on(rng: np.random.Generator) -> None:
+    vocabulary, _ = smollm()
+    toy = ToyBackend(spec_of(vocabulary), seed=int(rng.integers(1000)))
+    backend, _ = backend_of(toy)
+    grammar = compile_schema({"type": "array", "items": {"enum": ["celsius", "kelvin"]}}, vocabulary)
+    sampling = SamplingParams(temperature=1.0, seed=9)
+    prompt = [4, 5, 6]
+    want = finish(
+        toy.decode(toy.open_kv(300), prompt, DecodePlan(sampling, frozenset(), 99, matcher=grammar.start()))
+    )
+    kv, matcher = backend.open_kv(300), grammar.start()
+    out: list[Emitted] = []
+    reason = None
+    while reason in (None, "cancelled"):
+        pending = [*prompt, *(e.id for e in out)][kv.length :]
+        plan = DecodePlan(sampling, frozenset(), 99 - len(out), matcher=matcher.fork())
+        decode = backend.decode(kv, pending, plan)
+        decode.wait(1.0)
+        if rng.random() < 0.6:
+            decode.stop()
+        fresh = finish(decode)
+        reason = decode.reason
+        for emitted in fresh:
+            matcher.advance(emitted.id)
+        out += fresh
+    assert [e.id for e in out] == [e.id for e in want]
