@@ -81,3 +81,8 @@ def random_twin(spec: ModelSpec) -> Any:
             return _make(spec).eval()
     finally:
         torch.set_default_dtype(default)
+
+
+def joined_twin(spec: ModelSpec, dtype: torch.dtype) -> Any:
+    """A causal LM of this shape with random weights on the CPU; lanes are joined, windows full."""
+    return _make(spec).to(dtype).eval()

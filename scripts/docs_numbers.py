@@ -11,8 +11,9 @@ A whole table stands between two others, which hold a blank line and the table:
 
     <!--table loop_overhead peers/ us_per_turn ,.0f-->…<!--/table-->
 
-bench, start of the cases, metric, Python format: a row for each case, a column for the value and for each
-peer. Where nothing was recorded yet the table says so.
+bench, start of the cases, metric, Python format: a row for each case, a column for the value and each peer;
+with several metrics, comma between them, a column for each instead. The format "auto" gives three digits or
+whole numbers. Where nothing was recorded yet the table says so.
 """
 
 from __future__ import annotations
@@ -44,26 +45,37 @@ def newest(bench: str, case: str, metric: str, results: Path = RESULTS) -> dict[
     return dict(found)
 
 
-def table(bench: str, start: str, metric: str, form: str, results: Path = RESULTS) -> str:
-    """The newest records of the cases with this start as a Markdown table."""
+def table(bench: str, start: str, metrics: str, form: str, results: Path = RESULTS) -> str:
+    """The newest records of the cases with this start as Markdown, a row for each case and backend."""
+    wanted = metrics.split(",")
     path = results / f"{bench}.jsonl"
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
         record = json.loads(line)
-        if record["case"].startswith(start) and record["metric"] == metric:
-            found[record["case"]] = record
+        if record["case"].startswith(start) and record["metric"] in wanted:
+            found.setdefault((record["case"], record["backend"]), {})[record["metric"]] = record
     if not found:
         return "Not recorded yet."
-    peers = list(dict.fromkeys(peer for record in found.values() for peer in record["peers"]))
-    rows = [["", "ours", *peers], ["---"] * (2 + len(peers))]
-    for case, record in found.items():
-        cells = [record["peers"].get(peer) for peer in peers]
-        values = (format(value, form) if value is not None else "" for value in (record["value"], *cells))
-        rows.append([case.removeprefix(start), *values])
-    last = max(found.values(), key=lambda record: str(record["date"]))
-    notes = list(dict.fromkeys(record["note"] for record in found.values() if record["note"]))
-    stamp = f"{last['card']}, commit {last['commit']}, {last['date']}. {'. '.join(notes)}"
+    records = [record for of in found.values() for record in of.values()]
+    peers = list(dict.fromkeys(peer for record in records for peer in record["peers"]))
+    columns = wanted if len(wanted) > 1 else ["ours", *peers]
+    rows = [["", *columns], ["---"] * (1 + len(columns))]
+    for (case, backend), of in found.items():
+        values = {metric: record["value"] for metric, record in of.items()}
+        if len(wanted) == 1:
+            values = {"ours": values[metrics], **of[metrics]["peers"]}
+        name = case.removeprefix(start) + (f" [{backend}]" if backend != "none" else "")
+        rows.append([name, *(_shown(values[c], form) if c in values else "" for c in columns)])
+    last = max(records, key=lambda record: str(record["date"]))
+    notes = list(dict.fromkeys(record["note"] for record in records if record["note"]))
+    stamp = f"{last['card']}, commit {last['commit']}, {last['date']}. {'. '.join(notes)}".strip()
     return "\n".join("| " + " | ".join(row) + " |" for row in rows) + f"\n\n{stamp}"
+
+
+def _shown(value: float, form: str) -> str:
+    if form != "auto":
+        return format(value, form)
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def refreshed(text: str) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -17,15 +19,20 @@ PAGES = [
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+ONE_PROGRAM = "<!-- blocks run as one program -->"  # else each block stands for itself
 LINK = re.compile(r"\]\((?!https?://|#)([^)#\s]+)")
 
 
-def _blocks() -> list[tuple[str, str]]:
+def _blocks() -> list[tuple[str, list[str]]]:
+    """(place, blocks that run in one namespace) of every program of every page."""
     found = []
     for page in PAGES:
-        for match in BLOCK.finditer(page.read_text(encoding="utf-8")):
-            line = page.read_text(encoding="utf-8")[: match.start()].count("\n") + 1
-            found.append((f"{page.relative_to(ROOT)}:{line}", match.group(1)))
+        text, name = page.read_text(encoding="utf-8"), page.relative_to(ROOT)
+        blocks = list(BLOCK.finditer(text))
+        if blocks and ONE_PROGRAM in text:
+            found.append((str(name), [block.group(1) for block in blocks]))
+        else:
+            found += [(f"{name}:{text[: b.start()].count(chr(10)) + 1}", [b.group(1)]) for b in blocks]
     return found
 
 
@@ -41,12 +48,14 @@ def test_there_is_at_least_one_block_in_the_readme() -> None:
     assert any(where.startswith("README.md") for where, _ in _blocks())
 
 
-@pytest.mark.parametrize(("where", "code"), _blocks(), ids=[where for where, _ in _blocks()])
-def test_a_python_block_of_the_docs_runs(
-    where: str, code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("where", "blocks"), _blocks(), ids=[where for where, _ in _blocks()])
+def test_the_python_blocks_of_the_docs_run(
+    where: str, blocks: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)  # a block that writes files writes them here
-    exec(compile(code, where, "exec"), {"__name__": "__docs__"})
+    program: dict[str, object] = {"__name__": "__docs__"}
+    for number, code in enumerate(blocks, 1):
+        exec(compile(code, f"{where}, block {number}", "exec", dont_inherit=True), program)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[str(p.relative_to(ROOT)) for p in PAGES])
@@ -71,6 +80,37 @@ def test_a_figure_that_differs_from_its_record_is_rewritten(tmp_path: Path) -> N
     assert numbers.newest("x", "a_b", "tok_s", tmp_path)["value"] == 63.4
     with pytest.raises(KeyError, match="no record"):
         numbers.newest("x", "c", "tok_s", tmp_path)
+
+
+def test_a_table_has_a_row_for_each_case_and_what_is_not_recorded_is_said(tmp_path: Path) -> None:
+    numbers = _docs_numbers()
+    common = '"backend": "none", "card": "a machine", "commit": "c", "date": "d", "note": "a note"'
+    (tmp_path / "x.jsonl").write_text(
+        f'{{"case": "p/1", "metric": "us", "value": 1, "peers": {{}}, {common}}}\n'
+        f'{{"case": "p/1", "metric": "us", "value": 2000.4, "peers": {{"a": 3, "b": 4}}, {common}}}\n'
+        f'{{"case": "p/2", "metric": "us", "value": 5, "peers": {{"b": 6}}, {common}}}\n'
+        f'{{"case": "p/2", "metric": "ms", "value": 7, "peers": {{}}, {common}}}\n'
+    )
+    rows = numbers.table("x", "p/", "us", ",.0f", tmp_path).splitlines()
+    assert rows[0] == "|  | ours | a | b |" and rows[2:4] == ["| 1 | 2,000 | 3 | 4 |", "| 2 | 5 |  | 6 |"]
+    assert rows[-1] == "a machine, commit c, d. a note"
+    assert numbers.table("x", "p/", "us,ms", ".1f", tmp_path).splitlines()[3] == "| 2 | 5.0 | 7.0 |"
+    assert numbers.table("x", "q/", "us", ".1f", tmp_path) == "Not recorded yet."
+    page = "<!--table x q/ us .1f-->\nold\n<!--/table-->"
+    assert (
+        numbers.refreshed(numbers.refreshed(page))
+        == "<!--table x q/ us .1f-->\n\nNot recorded yet.\n\n<!--/table-->"
+    )
+
+
+def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
+    """As `make docs` does: a dead link, an anchor or a name that is not there ends a strict build."""
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "site" / "reference" / "agents" / "index.html").read_text(encoding="utf-8")
+    assert "Runs a model and tools in a loop" in page, "the reference is made of the docstrings"
+    assert (tmp_path / "site" / "tutorial" / "index.html").is_file()
 
 
 def test_the_readme_stays_short() -> None:

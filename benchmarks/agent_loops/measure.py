@@ -2,88 +2,141 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 
 from benchmarks.agent_loops.loops import Loop, Task
 from benchmarks.common import Figure, Record, make_record
-from kogagent import RunFinished, RunResult, Timings, ToolFinished, TurnEnd
+from kogagent import RunFinished, RunResult, Timings, ToolFinished, TurnFinished, Usage
 
 PHASES = (*(f.name.removesuffix("_s") for f in fields(Timings) if f.name != "wall_s"), "loop")
+"""What a turn's time is divided into; see kogagent.Timings. They sum to its wall time."""
+TOKENS = ("reused", "prefilled", "sampled", "forced")
+_ENDS = (
+    "finished",
+    "max_turns",
+    "max_tokens",
+)  # how a led loop may end: its turns and its answer are bounded
 
 
 @dataclass(frozen=True, slots=True)
 class Timed:
     """One run. turn_s: wall seconds of each turn; phase_s: seconds of the whole run in each phase.
 
-    stopped: it ended at a limit, as a weak model's runs sometimes do; its turns count all the same.
+    missed_s: how far the phases are from this module's own clock. calls: the arguments of each call.
+    stopped: it ended at a limit, as a weak model's runs
+    sometimes do; its turns count all the same.
     """
 
     turn_s: tuple[float, ...]
     phase_s: Mapping[str, float]
+    usage: Usage
     wall_s: float
+    missed_s: float
+    calls: tuple[str, ...]
     stopped: bool
 
     @property
     def turns_per_second(self) -> float:
         return len(self.turn_s) / self.wall_s
 
+    @property
+    def overhead_share(self) -> float:
+        """Wall time outside model, tools and reader, over all of it."""
+        own = sum(self.phase_s[name] for name in PHASES if name not in _NOT_OURS)
+        return own / self.wall_s
+
+
+_NOT_OURS = ("prefill", "sampled", "forced", "tool", "reader")
+
 
 async def timed(task: Task) -> Timed:
     """Run a task to its end. A turn ends with its last tool result, the last turn with its answer.
 
-    Raises ValueError when it made no call, or when the phases do not sum to its wall time.
+    Raises ValueError when it made no call, or when the phases do not sum to the run's wall time.
     """
-    ends: list[float] = []
+    turns: list[float] = []
     result: RunResult | None = None
-    calls = 0
+    calls: list[str] = []
     started = time.perf_counter()
     async with task.agent.stream(task.prompt, history=task.history) as events:
         async for event in events:
             match event:
-                case ToolFinished():
-                    calls += 1
-                    ends[-1] = time.perf_counter()
-                case TurnEnd():
-                    ends.append(time.perf_counter())
+                case ToolFinished(call=call):
+                    calls.append(call.arguments)
+                case TurnFinished(timings=timings):
+                    turns.append(timings.wall_s)
                 case RunFinished(finished):
                     result = finished
-    if result is None or calls == 0:
+    clocked = time.perf_counter() - started
+    if result is None or not calls:
         raise ValueError(f"{task.prompt!r}: the run made no call, so it was no loop")
     phase_s = {phase: float(getattr(result.timings, f"{phase}_s")) for phase in PHASES}
-    wall = result.timings.wall_s
-    if abs(sum(phase_s.values()) - wall) > 1e-6 * wall or min(phase_s.values()) < 0:
+    wall, summed = result.timings.wall_s, math.fsum(phase_s.values())
+    if abs(summed - wall) > 1e-6 * wall or min(phase_s.values()) < -1e-9:
         raise ValueError(f"phases {phase_s} do not make up the wall time {wall}")
-    turns = [end - begin for begin, end in zip([started, *ends], ends, strict=False)]
-    return Timed(tuple(turns), phase_s, wall, result.reason != "finished")
+    return Timed(
+        tuple(turns),
+        phase_s,
+        result.usage,
+        wall,
+        abs(clocked - summed),
+        tuple(calls),
+        result.reason not in _ENDS,
+    )
 
 
 async def measure(loop: Loop, repeats: int) -> list[Record]:
-    """Records of a loop: turns_s, p50_ms, p99_ms, and the milliseconds a turn of each phase.
-
-    Each value is the median over repeats, after one uncounted run; p50 and p99 are over a repeat's turns.
-    """
+    """Records of a loop from fresh tasks, after one uncounted run: see `records`."""
     await timed(loop.tasks())
-    runs = [await timed(loop.tasks()) for _ in range(repeats)]
+    return records(loop, [await timed(loop.tasks()) for _ in range(repeats)])
 
-    def record(metric: str, values: list[float], note: str = "") -> Record:
-        return make_record("agent_loops", loop.name, loop.backend, metric, Figure(tuple(values)), note=note)
+
+def records(
+    loop: Loop, runs: Sequence[Timed], peers: Mapping[str, Figure] | None = None, note: str = ""
+) -> list[Record]:
+    """turns_s with its peers, p50_ms, p99_ms, overhead_share, the milliseconds and the tokens a turn of each
+    phase. Each value is the median over runs; p50 and p99 are over a run's turns. note goes with turns_s."""
+    device = "cuda" if loop.backend == "cuda" else "cpu"
+
+    def record(metric: str, values: list[float], **more: object) -> Record:
+        figure = Figure(tuple(values))
+        return make_record("agent_loops", loop.name, loop.backend, metric, figure, device=device, **more)  # type: ignore[arg-type]
 
     shape = f"{statistics.median(len(run.turn_s) for run in runs):g} turns a run"
     stopped = sum(run.stopped for run in runs)
     if stopped:
-        shape += f", {stopped} of {repeats} runs stopped at a limit"
+        shape += f", {stopped} of {len(runs)} runs stopped at a limit"
+    if note:
+        shape += f"; {note}"
     out = [
-        record("turns_s", [run.turns_per_second for run in runs], shape),
+        record("turns_s", [run.turns_per_second for run in runs], note=shape, peers=peers),
         record("p50_ms", [_percentile(run.turn_s, 0.5) * 1e3 for run in runs]),
         record("p99_ms", [_percentile(run.turn_s, 0.99) * 1e3 for run in runs]),
+        record("missed_share", [run.missed_s / (run.wall_s + run.missed_s) for run in runs]),
+        record("overhead_share", [run.overhead_share for run in runs]),
     ]
+    if all(len(run.turn_s) >= 20 for run in runs):
+        # Whether the last turns cost more than the first ones, the very first left out.
+        out.append(
+            record(
+                "growth",
+                [statistics.median(r.turn_s[-4:-1]) / statistics.median(r.turn_s[1:4]) for r in runs],
+            )
+        )
     spent = [phase for phase in PHASES if any(run.phase_s[phase] for run in runs)]
-    return out + [
+    out += [
         record(f"{phase}_ms", [run.phase_s[phase] * 1e3 / len(run.turn_s) for run in runs]) for phase in spent
     ]
+    if any(run.usage.completion_tokens for run in runs):
+        out += [
+            record(f"{kind}_tokens", [getattr(run.usage, f"{kind}_tokens") / len(run.turn_s) for run in runs])
+            for kind in TOKENS
+        ]
+    return out
 
 
 def _percentile(values: tuple[float, ...], share: float) -> float:

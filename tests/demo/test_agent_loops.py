@@ -2,13 +2,37 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
 import pytest
 
-from benchmarks.agent_loops.__main__ import REPEATS
-from benchmarks.agent_loops.loops import QUESTIONS, Loop, Task, scripted_loops
-from benchmarks.agent_loops.measure import measure, timed
-from kogagent import Agent, Limits, Message, ToolMessage, tool
+from benchmarks.agent_loops import __main__ as program
+from benchmarks.agent_loops.compare import compare, newest_of
+from benchmarks.agent_loops.loops import (
+    QUESTIONS,
+    SWITCHES,
+    Loop,
+    Task,
+    calls_loop,
+    led,
+    led_loops,
+    scripted_loops,
+)
+from benchmarks.agent_loops.measure import PHASES, measure, timed
+from benchmarks.agent_loops.peers import Peers
+from benchmarks.agent_loops.players import play
+from benchmarks.agent_loops.report import write_report
+from benchmarks.agent_loops.tape import Tape
+from benchmarks.agent_loops.twins import gguf_of
+from benchmarks.common import Figure, append
+from kogagent import Agent, Engine, Limits, Message, ToolMessage, tool
+from kogagent.engine.weights import load_checkpoint
 from kogagent.testing import ScriptedModel, call
+from kogagent.testing.tiny import TINY_CHAT, write_tiny_model
 
 
 @tool
@@ -17,13 +41,21 @@ async def wait(seconds: float) -> str:
     return f"waited {seconds}"
 
 
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    spec = replace(TINY_CHAT, context=8192, windows=(0, 0))  # plain, so that transformers has the same class
+    return write_tiny_model(tmp_path_factory.mktemp("tiny"), spec=spec)
+
+
 async def test_every_turn_is_timed_once_and_the_phases_make_up_the_run() -> None:
     run = await timed(
         Task(Agent(ScriptedModel(call("wait", seconds=1), call("wait", seconds=2), "done"), [wait]), "go")
     )
     assert len(run.turn_s) == 3 and all(seconds > 0 for seconds in run.turn_s)
     assert sum(run.phase_s.values()) == pytest.approx(run.wall_s)
-    assert run.phase_s["tool"] > 0 and run.phase_s["prefill"] == 0
+    assert sum(run.turn_s) == pytest.approx(run.wall_s, rel=0.5), "turns are parts of the run"
+    assert run.phase_s["tool"] > 0 and run.phase_s["prefill"] == 0 and 0 < run.overhead_share < 1
+    assert run.calls == ('{"seconds": 1}', '{"seconds": 2}')
 
 
 async def test_a_run_without_calls_is_no_measurement() -> None:
@@ -31,10 +63,10 @@ async def test_a_run_without_calls_is_no_measurement() -> None:
         await timed(Task(Agent(ScriptedModel("done"), [wait]), "go"))
 
 
-async def test_a_run_that_stops_at_a_limit_counts_and_says_so() -> None:
-    model = ScriptedModel(call("wait", seconds=1), call("wait", seconds=2))
-    run = await timed(Task(Agent(model, [wait], limits=Limits(max_turns=2)), "go"))
-    assert run.stopped and len(run.turn_s) == 2
+async def test_a_run_that_stops_for_a_repeated_call_counts_and_says_so() -> None:
+    model = ScriptedModel(*[call("wait", seconds=1)] * 9)
+    run = await timed(Task(Agent(model, [wait], limits=Limits(repeated_calls=2)), "go"))
+    assert run.stopped and len(run.turn_s) < 9
 
 
 async def test_a_loop_gives_one_record_a_metric_from_fresh_tasks() -> None:
@@ -46,7 +78,7 @@ async def test_a_loop_gives_one_record_a_metric_from_fresh_tasks() -> None:
         return asked[-1]
 
     records = {record.metric: record for record in await measure(Loop("x", "scripted", task), repeats=5)}
-    assert {"turns_s", "p50_ms", "p99_ms", "tool_ms", "loop_ms"} <= set(records)
+    assert {"turns_s", "p50_ms", "p99_ms", "overhead_share", "growth", "tool_ms", "loop_ms"} <= set(records)
     assert all(record.repeats == 5 for record in records.values())
     assert records["turns_s"].note == "20 turns a run"
     assert records["p50_ms"].value <= records["p99_ms"].value
@@ -60,4 +92,159 @@ async def _results(task: Task) -> list[str]:
 
 
 def test_the_demo_loop_has_a_question_for_the_warm_up_and_each_repeat() -> None:
-    assert len(set(QUESTIONS)) == 1 + REPEATS
+    assert len(set(QUESTIONS)) == 1 + program.REPEATS
+
+
+def test_the_short_set_is_part_of_the_full_one() -> None:
+    full, short = (
+        [{one.name for one in loops(full=full)} for full in (True, False)]
+        for loops in (scripted_loops, led_loops)
+    )
+    assert full[1] < full[0] and short[1] < short[0]
+    names = full[0] | short[0]
+    for wanted in (
+        "latency/1 ms",
+        "latency/100 ms",
+        "parallel/8 calls of 10 ms",
+        "scripted/1 turns/162 tools",
+    ):
+        assert wanted in names
+    for wanted in ("calls/100 turns/162 tools", "observe/8000 tokens", "edit-test-fix", "search-and-answer"):
+        assert wanted in names
+
+
+async def test_a_led_loop_does_its_steps_with_any_weights(model: Path) -> None:
+    loops = {one.name: one for one in led_loops()}
+    with Engine.load(model, device="cpu") as engine:
+        repair = await timed(led(engine, loops["edit-test-fix"], "tiny").tasks())
+        assert len(repair.turn_s) == 6 and len(repair.calls) == 5 and not repair.stopped
+        assert '"line": 3' in repair.calls[3]
+        found = await timed(led(engine, loops["search-and-answer"], "tiny").tasks())
+        assert len(found.turn_s) == 5 and len(found.calls) == 4
+        # The second turn computes what is new, and no more; without reuse all of it.
+        one = calls_loop(3, 2)
+        usage = [
+            (await timed(led(engine, one, "tiny", name, **options).tasks())).usage
+            for name, options in (("", {}), *SWITCHES.items())
+        ]
+        assert usage[0].reused_tokens > usage[0].prefilled_tokens and usage[0].forced_tokens > 0
+        assert usage[1].forced_tokens == 0 and usage[2].reused_tokens == 0
+
+
+@pytest.mark.timeout(600)  # two servers are started, each of which loads torch
+def test_peers_play_what_ours_wrote_in_the_same_rounds(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other programs, the servers over sockets and another SDK's loop: all in one record."""
+    monkeypatch.setattr("benchmarks.agent_loops.peers._CHECKED", 4)
+    one_round = lambda runs, repeats: {name: Figure((run(),)) for name, run in runs.items()}  # noqa: E731
+    monkeypatch.setattr(program, "interleave", one_round)
+    with (
+        Engine.load(model, device="cpu") as engine,
+        Peers(engine, str(model), device="cpu", llama_python=None) as peers,
+        asyncio.Runner() as runner,
+    ):
+        found = program.beside(runner, engine, calls_loop(2, 1), "tiny", peers, 5)
+    assert any("llama.cpp" in reason and "--llama" in reason for reason in peers.left_out)
+    assert "4 of 4 free greedy tokens equal to transformers'" in peers.notes
+    of = {(record.case, record.metric): record for record in found}
+    ours = of["calls/2 turns/1 tools/tiny", "turns_s"]
+    assert set(ours.peers) == {
+        "ours without grammar",
+        "transformers",
+        "kogagent serve",
+        "transformers over HTTP",
+        "pydantic-ai in process",
+        "pydantic-ai on kogagent serve",
+    }
+    assert all(value > 0 for value in ours.peers.values()) and "free greedy tokens" in ours.note
+    assert of["calls/2 turns/1 tools/tiny/no reuse", "turns_s"].peers == {}
+    assert of["calls/2 turns/1 tools/tiny/no reuse", "reused_tokens"].value == 0
+
+    append(found, tmp_path)
+    (results,) = tmp_path.glob("*.jsonl")
+    paths = write_report(results, tmp_path / "report")
+    assert [path.name for path in paths] == [
+        "agent-loops-phases.png",
+        "agent-loops-peers.png",
+        "agent-loops.html",
+    ]
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in paths[:2])
+    page = paths[2].read_text(encoding="utf-8")
+    assert "calls/2 turns/1 tools/tiny" in page and "<svg" in page and "pydantic-ai in process" in page
+    assert 'src="http' not in page and "<link" not in page and "<script" not in page
+
+
+def test_a_tape_holds_prompts_that_go_on_from_what_was_written(model: Path) -> None:
+    class Counting:
+        passes = 0
+
+        def step(self, prompt: Any, output: Any) -> None:
+            self.passes += len(output)
+
+    with Engine.load(model, device="cpu") as engine, asyncio.Runner() as runner:
+        tape = Tape(engine)
+        done = runner.run(timed(calls_loop(3, 1).task(tape)))
+    assert len(tape.steps) == 3
+    for one, after in zip(tape.steps, tape.steps[1:], strict=False):
+        assert after.prompt[: len(one.prompt) + len(one.output)] == one.prompt + one.output
+    player = Counting()
+    assert play(player, [(step.prompt, step.output) for step in tape.steps]) >= 0
+    assert player.passes == done.usage.completion_tokens
+
+
+def test_a_model_llama_cpp_cannot_read_is_stood_in_for_by_one_of_its_size(
+    model: Path, tmp_path: Path
+) -> None:
+    path, same = gguf_of(str(model), tmp_path)
+    assert not same
+    stand_in = load_checkpoint(path)
+    original = load_checkpoint(model)
+    assert stand_in.spec.parameters == original.spec.parameters
+    assert stand_in.spec.n_layers == original.spec.n_layers and stand_in.spec.context == original.spec.context
+
+
+def test_two_results_are_compared_case_by_case(tmp_path: Path) -> None:
+    def write(name: str, *lines: dict[str, Any]) -> Path:
+        path = tmp_path / name
+        path.write_text(
+            "".join(json.dumps({"backend": "native", "card": "a", **line}) + "\n" for line in lines)
+        )
+        return path
+
+    def line(case: str, metric: str, low: float, value: float, high: float) -> dict[str, Any]:
+        return {"case": case, "metric": metric, "min": low, "value": value, "max": high}
+
+    old = write(
+        "old", line("x", "turns_s", 1, 1, 1), line("x", "turns_s", 9, 10, 11), line("gone", "p50_ms", 1, 1, 1)
+    )
+    new = write("new", line("x", "turns_s", 19, 20, 21), line("x", "p50_ms", 1, 2, 3))
+    assert newest_of(old)["x", "native", "turns_s"]["value"] == 10
+    table = compare(old, new).splitlines()
+    assert table[1].split() == ["x", "[native]", "turns_s", "10", "20", "2.00", "better"]
+    assert table[2] == "only in old: gone [native]" and table[3] == "only in new: x [native]"
+    slower = write("slower", line("x", "turns_s", 1, 2, 3))
+    assert compare(old, slower).splitlines()[1].endswith("worse")
+    (tmp_path / "broken").write_text("{}\n")
+    with pytest.raises(ValueError, match="broken:1 is no record"):
+        newest_of(tmp_path / "broken")
+
+
+def test_the_command_writes_its_lines_where_it_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    few = [loop for loop in scripted_loops(full=False) if loop.name == "scripted/20 turns/1 tools"]
+    monkeypatch.setattr(program, "scripted_loops", lambda full: few)
+    monkeypatch.setattr(program, "APART", 1.0)  # on a busy machine the clock and the phases drift apart
+    out = tmp_path / "lines.jsonl"
+    assert program.main(["--only", "scripted", "--out", str(out)]) == 0
+    assert "scripted/20 turns/1 tools [scripted]" in capsys.readouterr().out
+    assert len(newest_of(out)) >= len({"turns_s", "p50_ms", "p99_ms"})
+    assert program.main(["compare", str(out), str(out)]) == 0
+    assert " 1.00" in capsys.readouterr().out
+    monkeypatch.setattr(program, "APART", -9.0)
+    assert program.main(["--only", "scripted", "--out", str(out)]) == 1, "such a loop is no figure"
+    assert "not recorded" in capsys.readouterr().out and out.read_text() == ""
+    with pytest.raises(SystemExit):
+        program.main(["--repeats", "2"])
+    assert {"prefill", "reuse", "parse", "dispatch", "append", "idle", "loop"} <= set(PHASES)
