@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -14,12 +16,27 @@ import numpy as np
 import pytest
 from observed_runs import script, slow, watched, weather
 
-from kogagent import Agent, InputError, Transcript, messages_to_json
+from kogagent import Agent, InputError, RunInfo, Transcript, messages_to_json
 from kogagent.cli.app import main
 from kogagent.observe import RunTrace, Trace, html_report
 from kogagent.observe.report import read_run
 from kogagent.observe.view import of_events
 from kogagent.testing import ScriptedModel, ScriptedTurn, call
+from kogagent.types import (
+    AskedAgain,
+    CallReady,
+    Compacted,
+    HandedOff,
+    ObserveDelta,
+    ToolCall,
+    ToolFinished,
+    ToolProgress,
+    ToolResult,
+    ToolStarted,
+    TurnEnd,
+    TurnRetried,
+    TurnStarted,
+)
 
 VOID = {"meta", "br", "hr", "img", "input", "link"}
 
@@ -235,3 +252,30 @@ async def test_a_browser_runs_the_switch_and_nothing_else(tmp_path: Path) -> Non
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=True)  # noqa: ASYNC221
     assert 'data-theme="dark"' in done.stdout and "Theme: dark" in done.stdout
     assert "<title>A run</title>" in done.stdout
+
+
+def test_what_is_rare_has_its_line() -> None:
+    asked = ToolCall("1", "dig", '{"depth": 2}')
+    trace = RunTrace.started(RunInfo("digger", "m", "Dig."))
+    for event in (
+        TurnStarted(1, (), "digger"),
+        ObserveDelta("So it is dry."),
+        CallReady(replace(asked, id="2", arguments='{"depth": ', complete=False)),
+        TurnRetried(ConnectionError("busy"), 1),
+        ToolStarted(asked),
+        ToolProgress(asked, {"metres": 2}),
+        ToolFinished(asked, ToolResult("1", "dig", "nobody may", "denied"), 0.0),
+        HandedOff(asked, "digger", "painter"),
+        Compacted(10, 4, 2000, 300, "they dug"),
+        AskedAgain("Answer with a number."),
+        TurnEnd("length"),
+    ):
+        trace.event(event)
+    trace.ended(asyncio.CancelledError())
+    page = Page(html_report(trace))
+    for told in (
+        *("So it is dry.", "cut off by the token limit", "The model failed and was asked again", "busy"),
+        *('"metres": 2', "denied", "nobody may", "digger handed over to painter", "2,000 to 300 tokens"),
+        *("they dug", "Asked again: Answer with a number.", "length", "failed", "CancelledError"),
+    ):
+        assert told in page.texts["main"][0], told
