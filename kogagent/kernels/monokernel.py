@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from kogagent.errors import DeviceError, MissingExtraError
 from kogagent.kernels.build import build
-from kogagent.kernels.pack import PHASES, Layout, by_kv_head, kind_of, pack
+from kogagent.kernels.pack import PHASES, Layout, by_kv_head, half_type, kind_of, pack
 from kogagent.kernels.params import GRAMMAR, PARAMS, RELAY
 from kogagent.spec import ModelSpec
 
@@ -107,14 +107,15 @@ class Segment:
 class _Program:
     """The kernel compiled for one width: its code, its exchange buffers, its parameters."""
 
-    def __init__(self, layout: Layout, device: torch.device, profile: bool) -> None:
+    def __init__(self, layout: Layout, device: torch.device, half: torch.dtype, profile: bool) -> None:
         import cupy
         import torch
 
         self.layout = layout
         spec, width, lanes, heads = layout.spec, layout.width, layout.lanes, layout.heads
         major, minor = torch.cuda.get_device_capability(device)
-        defines = ("KOGAGENT_PROFILE",) if profile else ()
+        switches = {"KOGAGENT_PROFILE": profile, "KOGAGENT_BF16": half is torch.bfloat16}
+        defines = tuple(name for name, on in switches.items() if on)
         made = build("monokernel.cu", major * 10 + minor, defines, model=layout.model_source())
         self._module = cupy.RawModule(path=str(made.path), enable_cooperative_groups=True)
         self._functions = {name: self._module.get_function(name) for name in ("decode", "stream_only")}
@@ -168,8 +169,8 @@ class Monokernel:
 
     layout: of the program that decodes. wide: the same model's layout of a greater width, or None; its
     program feeds several ids in a pass and takes turns with the other, launch after launch, without the host.
-    tensors: canonical names, FP16 on the device. steps: STEP records of the lane table. One segment at a
-    time.
+    tensors: canonical names, in halves, on the device. steps: STEP records of the lane table. One segment
+    at a time.
     deadline_s: how long any wait inside the kernel may take before the segment ends with an error.
     """
 
@@ -201,7 +202,7 @@ class Monokernel:
         self._tensors: dict[str, torch.Tensor] = {
             "tape": self._tape,
             "schedule": torch.from_numpy(schedule).to(torch.int32).to(device).contiguous(),
-            "embed": tensors["embed"].half().contiguous(),
+            "embed": tensors["embed"].to(half_type(tensors)).contiguous(),
             "rope": rope_table(spec).to(device),
             "steps": torch.from_numpy(steps.view(np.uint8).copy()).to(device),
             "seen": torch.zeros(spec.vocab_size, dtype=torch.uint8, device=device),
@@ -232,8 +233,8 @@ class Monokernel:
         self._flying: deque[Any] = deque()  # an event behind each launch that may not have ended
         self._last: Any = None
         self._starved_at = -1
-        self._narrow = _Program(layout, device, profile)
-        self._wide = None if wide is None else _Program(wide, device, profile)
+        self._narrow = _Program(layout, device, half_type(tensors), profile)
+        self._wide = None if wide is None else _Program(wide, device, half_type(tensors), profile)
         if wide is not None and (wide.shapes, wide.tape_bytes) != (layout.shapes, layout.tape_bytes):
             raise DeviceError("the layouts of the two widths cut the model differently")
         for program in self._programs():

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kogagent.engine.weights import Checkpoint
 
 BACKENDS: dict[str, tuple[str, str, tuple[str, ...]]] = {
-    "cuda": ("cuda", "CudaBackend", ("auto", "float16")),
+    "cuda": ("cuda", "CudaBackend", ("auto", "float16", "bfloat16")),
     "native": ("native", "NativeBackend", ("auto", "float32", "float16", "bfloat16", "int8", "int8_row")),
     "torch": ("cpu", "CpuBackend", ("auto", "float32", "float16", "bfloat16")),
     "reference": ("reference", "ReferenceBackend", ("auto", "float32")),

@@ -138,9 +138,10 @@ class _Grammars:
 
 
 class CudaBackend:
-    """A model on the current CUDA device. dtype "auto" is float16.
+    """A model on the current CUDA device. dtype "auto" is float16, which holds BF16 checkpoints
+    exactly unless their weights leave its range; then bfloat16 takes them.
 
-    Raises ConfigError when tensors do not fit the spec, the kernel or FP16; InputError for another dtype.
+    Raises ConfigError when tensors do not fit spec, kernel or dtype; InputError for another dtype.
     """
 
     prefill_chunk = BUCKETS[-1]
@@ -149,14 +150,15 @@ class CudaBackend:
         self,
         spec: ModelSpec,
         tensors: Mapping[str, torch.Tensor],
-        dtype: Literal["auto", "float16"] = "auto",
+        dtype: Literal["auto", "float16", "bfloat16"] = "auto",
     ) -> None:
-        if dtype not in ("auto", "float16"):
-            raise InputError(f"dtype={dtype!r}: the cuda backend holds float16 weights; use dtype='float16'")
+        if dtype not in ("auto", "float16", "bfloat16"):
+            raise InputError(f"dtype={dtype!r}: the cuda backend takes 'auto', 'float16' and 'bfloat16'")
         check_tensors(spec, tensors)
         self._spec = spec
         self._device = torch.device("cuda", torch.cuda.current_device())
-        weights = {name: _to_half(name, tensor, self._device) for name, tensor in tensors.items()}
+        self._half = torch.bfloat16 if dtype == "bfloat16" else torch.float16
+        weights = {name: _to_half(name, tensor, self._half, self._device) for name, tensor in tensors.items()}
         steps, one_stream = kernel_steps(spec)
         card: Any = torch.cuda.get_device_properties(self._device)
         sms, shared = card.multi_processor_count, card.shared_memory_per_block_optin
@@ -182,7 +184,7 @@ class CudaBackend:
     def open_kv(self, capacity: int) -> TensorKV:
         self.kernel()
         check_capacity(self._spec, capacity)
-        return TensorKV(self._spec, capacity, torch.float16, self._device)
+        return TensorKV(self._spec, capacity, self._half, self._device)
 
     def prefill(self, kv: KV, ids: Sequence[int]) -> None:
         self.kernel()
@@ -414,8 +416,8 @@ class CudaDecode:
         at = self._rows
         if token.reason is Reason.NOT_A_NUMBER:
             raise ModelError(
-                f"the logits at position {at} are NaN or infinite. The weights hold NaN or overflow in FP16: "
-                "check the checkpoint, or load it with device='cpu', dtype='float32'."
+                f"the logits at position {at} are NaN or infinite. The weights hold NaN or overflow: "
+                "check the checkpoint, or load it with dtype='bfloat16'."
             )
         raise ModelError(f"no id is legal at position {at}: the grammar or legal_ids allow nothing here")
 
@@ -424,10 +426,8 @@ def _synchronize() -> None:
     torch.cuda.current_stream().synchronize()
 
 
-def _to_half(name: str, tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
-    half = tensor.detach().to(device).half().contiguous()
+def _to_half(name: str, tensor: torch.Tensor, kind: torch.dtype, device: torch.device) -> torch.Tensor:
+    half = tensor.detach().to(device).to(kind).contiguous()
     if not bool(torch.isfinite(half).all()) and bool(torch.isfinite(tensor).all()):
-        raise ConfigError(
-            f"tensor {name!r} has weights beyond FP16's range. Load with device='cpu', dtype='float32'."
-        )
+        raise ConfigError(f"tensor {name!r} has weights beyond FP16's range. Load with dtype='bfloat16'.")
     return half
