@@ -18,7 +18,8 @@ def main() -> None:
     for spec in (TINY, TINY_LANES):
         backend = CudaBackend(spec, random_tensors(spec, seed=1))
         kernel = backend.kernel()
-        kernel._params["deadline_ns"] = DEADLINE_NS
+        for program in kernel._programs():
+            program.params["deadline_ns"] = DEADLINE_NS
         kv = backend.open_kv(spec.context)
         backend.prefill(kv, list(range(1, 20)))
         segment = Segment(
