@@ -35,6 +35,7 @@ from grammar_vocabularies import byte_vocabulary
 
 from kogagent.chat import TurnParser
 from kogagent.engine.grammar import (
+    ArgumentKinds,
     Bounds,
     Grammar,
     compile_ebnf,
@@ -43,12 +44,23 @@ from kogagent.engine.grammar import (
     compile_turn,
 )
 from kogagent.engine.grammar.automaton import END, FINISHED, SPECIAL, Automaton
+from kogagent.engine.grammar.compile import OBJECT_SOURCES
 from kogagent.engine.grammar.ebnf import read_ebnf
 from kogagent.engine.grammar.formats import FORMATS
 from kogagent.engine.grammar.keywords import KEYWORDS
 from kogagent.engine.grammar.tables import begin, make_tables, step
 from kogagent.errors import KogagentError, ModelError
-from kogagent.spec import HERMES, LLAMA3_JSON, MISTRAL, SMOLLM2, Vocabulary
+from kogagent.spec import (
+    FUNCTION_GEMMA,
+    HERMES,
+    LFM2,
+    LLAMA3_JSON,
+    MISTRAL,
+    PYTHONIC,
+    QWEN3_CODER,
+    SMOLLM2,
+    Vocabulary,
+)
 
 CASE_SECONDS = 30.0
 KEPT = 400  # inputs kept for mutation
@@ -174,8 +186,17 @@ def _value_of(word: str, rng: random.Random, depth: int) -> Any:
             return rng.sample(VALUES, rng.randint(1, 5))
         case "const" | "default":
             return rng.choice(VALUES)
-        case "properties" | "$defs" | "definitions" | "patternProperties":
+        case "patternProperties":
+            return {rng.choice(["^a", "b", "^[ab]+", "", "^x-"]): part() for _ in range(rng.randint(0, 3))}
+        case "properties" | "$defs" | "definitions":
             return {rng.choice(["a", "b", "ab", 'q"', "é", "a/b"]): part() for _ in range(rng.randint(0, 4))}
+        case "dependentSchemas" | "dependencies":
+            names = rng.sample(["a", "b", "ab"], rng.randint(0, 2))
+            return {n: part() if word != "dependencies" or rng.random() < 0.5 else ["b"] for n in names}
+        case "dependentRequired":
+            return {
+                n: rng.sample(["a", "b", "zz"], rng.randint(0, 2)) for n in ("a", "b")[: rng.randint(0, 2)]
+            }
         case "required":
             return rng.sample(["a", "b", "ab", "zz", 'q"'], rng.randint(0, 3))
         case "prefixItems" | "anyOf" | "oneOf" | "allOf":
@@ -369,7 +390,10 @@ def fuzz_turn(schemas: list[Any], rng: random.Random) -> None:
         ["a", "ab", 'say "x"', "größe", "get_weather", "get", "\\", "a\tb", "{", ""], len(schemas)
     )
     tools = dict(zip(names, schemas, strict=True))
-    form = rng.choice([HERMES, SMOLLM2, MISTRAL, LLAMA3_JSON])
+    form = rng.choice([HERMES, SMOLLM2, MISTRAL, LLAMA3_JSON, PYTHONIC, LFM2, QWEN3_CODER, FUNCTION_GEMMA])
+    if form.bare_names:
+        names = [f"tool_{i}.x" for i in range(len(names))]
+        tools = dict(zip(names, schemas, strict=True))
     vocabulary = rng.choice([PLAIN, TAGGED])
     grammar = compile_turn(
         tools,
@@ -387,7 +411,7 @@ def fuzz_turn(schemas: list[Any], rng: random.Random) -> None:
     matcher = grammar.start()
     for id in ids:
         matcher.advance(id)
-    parser = TurnParser(form, vocabulary)
+    parser = TurnParser(form, vocabulary, kinds=ArgumentKinds(tools))
     at = 0
     while at < len(ids):
         end = at + rng.randint(1, 9)
@@ -398,9 +422,7 @@ def fuzz_turn(schemas: list[Any], rng: random.Random) -> None:
         if not call.complete or call.name not in tools:
             raise Finding(f"{form.name}: the parser reads {call!r} from {_shown(symbols)!r}")
         schema = {**tools[call.name], "type": "object"}
-        if schema.keys().isdisjoint(
-            ("properties", "additionalProperties", "allOf", "anyOf", "oneOf", "$ref")
-        ):
+        if schema.keys().isdisjoint(OBJECT_SOURCES):
             schema["additionalProperties"] = False
         _judged(judge_of(schema), call.arguments.encode())
 

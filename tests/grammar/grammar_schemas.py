@@ -23,6 +23,41 @@ _PATTERNS = [
 _FORMATS = ["date", "time", "date-time", "uuid", "email", "ipv4", "ipv6", "hostname", "duration"]
 
 
+def conditional_schema(rng: random.Random) -> dict[str, Any]:
+    """An object or an array under keywords that speak of conditions, of names by pattern, of differences."""
+    names = rng.sample(["a", "ab", "b", "name", "x-1"], rng.randint(1, 4))
+    parts: dict[str, Any] = {name: random_schema(rng, 0) for name in names}
+    schema: dict[str, Any] = {"type": "object", "properties": parts, "required": names[: rng.randint(0, 2)]}
+    for _ in range(rng.randint(1, 2)):
+        which = rng.choice(
+            ["not", "if", "dependentRequired", "dependentSchemas", "pattern", "names", "number"]
+        )
+        some = rng.choice(names)
+        test = rng.choice([{"required": [some]}, {"properties": {some: random_schema(rng, 0)}}])
+        if which == "not":
+            schema["not"] = rng.choice([{"required": rng.sample(names, 1)}, {**test, "required": names}])
+        elif which == "if":
+            schema |= {"if": test, "then": {"properties": {rng.choice(names): random_schema(rng, 0)}}}
+            schema |= {"else": {"required": [some]}} if rng.random() < 0.5 else {}
+        elif which == "dependentRequired":
+            schema[which] = {some: rng.sample(names, 1)}
+        elif which == "dependentSchemas":
+            schema[which] = {some: test}
+        elif which == "pattern":
+            keys = rng.sample(["^a", "b", "^x-", "^[a-z]+"], rng.randint(1, 3))
+            schema["patternProperties"] = {key: random_schema(rng, 0) for key in keys}
+            if rng.random() < 0.6:
+                schema["additionalProperties"] = rng.choice([False, {"type": "integer"}])
+        elif which == "names":
+            schema["propertyNames"] = rng.choice([{"pattern": "^[a-z-]"}, {"maxLength": 3}, {"enum": names}])
+        else:
+            schema |= {"minProperties": rng.randint(0, 2), "maxProperties": rng.randint(1, 4)}
+    if rng.random() < 0.2:
+        values = rng.sample(["a", "ab", 1, 10, None, True], rng.randint(1, 4))
+        return {"type": "array", "items": {"enum": values}, "uniqueItems": True}
+    return schema
+
+
 def random_schema(rng: random.Random, depth: int = 3) -> dict[str, Any]:
     """A schema that has values, of every kind the compiler enforces."""
     kinds = ["string", "string", "integer", "number", "boolean", "null", "enum", "const", "types"]

@@ -10,7 +10,7 @@ from typing import Any
 
 import jsonschema
 import numpy as np
-from grammar_schemas import random_schema, random_walk
+from grammar_schemas import conditional_schema, random_schema, random_walk
 from grammar_vocabularies import byte_vocabulary, smollm
 
 from kogagent.engine.grammar import Bounds, compile_schema
@@ -47,6 +47,27 @@ def test_2000_random_schemas_give_only_valid_values(rng: np.random.Generator) ->
         json.loads(text)  # and as doubles
         seen["walked"] += 1
     assert seen["walked"] > 1900, seen
+
+
+def test_conditions_and_patterns_of_names_give_only_valid_values(rng: np.random.Generator) -> None:
+    vocabulary = byte_vocabulary()
+    seed = int(rng.integers(2**32))
+    seen: Counter[str] = Counter()
+    for number in range(200):
+        source = random.Random(f"{seed}/{number}")
+        schema = conditional_schema(source)
+        small = Bounds(string=20, properties=3, key=6, items=3, depth=2, open_objects=source.random() < 0.5)
+        try:
+            grammar = compile_schema(schema, vocabulary, bounds=small)
+        except SchemaError:
+            seen["refused"] += 1
+            continue
+        for _ in range(4):
+            text = random_walk(grammar.automaton, source, patience=source.choice([0, 30, 200]))
+            value = json.loads(text, parse_float=exact)
+            jsonschema.Draft202012Validator(schema).validate(value)
+        seen["walked"] += 1
+    assert seen["walked"] > 50, seen
 
 
 def test_numbers_stay_inside_their_bounds_when_read_as_doubles(rng: np.random.Generator) -> None:

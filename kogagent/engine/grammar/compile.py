@@ -43,7 +43,7 @@ _CACHED = 32
 _LOCK = threading.Lock()  # turns are compiled off the event loop, several at a time
 
 # What makes a tool's parameters more than "no parameters at all".
-_OBJECT_SOURCES = (
+OBJECT_SOURCES = (
     *("properties", "patternProperties", "additionalProperties", "propertyNames"),
     *("allOf", "anyOf", "oneOf", "$ref", "if", "dependentSchemas", "dependencies"),
 )
@@ -327,7 +327,7 @@ class _Values:
         if kind != "object":
             raise error(f"parameters must be of type object, not {kind!r}", "", name, "type")
         root = {**parameters, "type": "object"}
-        if root.keys().isdisjoint(_OBJECT_SOURCES):
+        if root.keys().isdisjoint(OBJECT_SOURCES):
             root["properties"] = {}
         return self._value(Schemas(root, self.bounds, name), follow, self.form)
 

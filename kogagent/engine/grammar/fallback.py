@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kogagent.engine.grammar.formats import FORMATS
-from kogagent.engine.grammar.keywords import CARRIED, KEYWORDS
+from kogagent.engine.grammar.keywords import CARRIED, verdict
 from kogagent.engine.grammar.matcher import Grammar, Matcher
 from kogagent.errors import InputError, MissingExtraError, ModelError, SchemaError
 from kogagent.spec import CallFormat, Vocabulary
@@ -150,7 +150,7 @@ def carried(schema: Any) -> bool:
     if not isinstance(schema, Mapping):
         return False
     for word, value in schema.items():
-        kind = KEYWORDS.get(word, ("annotation" if str(word).startswith("x-") else "refused", ""))[0]
+        kind = verdict(word)[0]
         if kind == "annotation" and word not in ("contentEncoding", "contentMediaType", "$id"):
             continue
         if word not in CARRIED or (word == "format" and value not in FORMATS):

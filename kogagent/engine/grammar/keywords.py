@@ -74,6 +74,16 @@ KEYWORDS: dict[str, tuple[str, str]] = {
 }
 """keyword: (enforced | annotation | refused, how far). One in no row is refused; x-… is an annotation."""
 
+
+def verdict(keyword: str) -> tuple[str, str]:
+    """What becomes of a keyword, and for a refused one why."""
+    kind, how = KEYWORDS.get(keyword, ("annotation" if str(keyword).startswith("x-") else "refused", ""))
+    if kind != "refused":
+        return kind, how
+    said = "is not supported" if keyword in KEYWORDS else "is not known"
+    return kind, f"{said}{': ' + how if how else ''}. Remove it or rewrite the schema"
+
+
 CARRIED = frozenset(
     {
         *("type", "enum", "const", "anyOf", "allOf", "$ref", "$defs", "definitions"),

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from kogagent.engine.grammar.dfa import Dfa, TooManyStates, complement, intersect, literals
+from kogagent.engine.grammar.keywords import verdict
 from kogagent.engine.grammar.regex import PatternError, compile_pattern
 from kogagent.engine.grammar.shapes import TYPES, Shape, check_json, same, type_of
 from kogagent.errors import SchemaError
@@ -141,7 +142,7 @@ class _Negation:
             raise self._errors(f"a schema must be an object or a boolean, not {schema!r}", path, "")
         out: list[Conjunction] = []
         held: list[Any] = []
-        for keyword in sorted(schema, key=lambda word: (word != "type", word)):
+        for keyword in sorted(schema, key=lambda word: (word != "type", str(word))):
             found = self._keyword(schema, keyword, path)
             if found is None:
                 continue
@@ -152,6 +153,9 @@ class _Negation:
     def _keyword(self, schema: Mapping[str, Any], keyword: str, path: str) -> list[Conjunction] | None:
         """Alternatives for one keyword; None where it asserts nothing."""
         value = schema[keyword]
+        kind, why = verdict(keyword)
+        if kind == "refused":
+            raise self._errors(why, path, keyword)
         refused = _REFUSED.get(keyword)
         if refused is not None:
             types, why = refused
@@ -200,7 +204,11 @@ class _Negation:
         names = schema["type"]
         names = [names] if isinstance(names, str) else names
         known = {*TYPES, "integer"}
-        if not isinstance(names, list | tuple) or not names or not known.issuperset(names):
+        if (
+            not isinstance(names, list | tuple)
+            or not names
+            or not all(isinstance(name, str) and name in known for name in names)
+        ):
             raise self._errors(f"must be a type name or a list of them, not {names!r}", path, "type")
         named = {*names, *(["null"] if schema.get("nullable") is True else [])}
         rest = [name for name in TYPES if name not in named and not (name == "number" and "integer" in named)]
@@ -244,7 +252,12 @@ class _Negation:
         return out
 
     def _count(self, keyword: str, value: Any, path: str) -> list[Conjunction]:
-        if isinstance(value, bool) or not isinstance(value, int | float) or value < 0 or value != int(value):
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int | float)
+            or not 0 <= value < 2**53
+            or value % 1
+        ):
             raise self._errors(f"must be an integer of at least 0, not {value!r}", path, keyword)
         kind = {"Length": "string", "Items": "array"}.get(keyword[3:], "object")
         if keyword.startswith("max"):

@@ -18,7 +18,6 @@ from kogagent.engine.grammar.regex import compile_pattern
 from kogagent.engine.grammar.shapes import Goal, Shape
 from kogagent.engine.grammar.utf8 import escaped_sequences
 from kogagent.spec.calls import BARE_NAME
-from kogagent.spec.scan import spell
 
 if TYPE_CHECKING:
     from kogagent.engine.grammar.values import Level, Symbols, Writer
@@ -78,7 +77,7 @@ class Objects:
         else:
             bounds = None
         form = self.writer.style(level).objects
-        start = spell(form.open, self.writer.names)
+        start = self.writer.symbols(form.open)
         if not (counted or numbered or shape.shared):
             entry = body.state(low > 0, None, follow)
             return None if entry is None else self.builder.literal(start, entry)
@@ -200,9 +199,7 @@ class _Body:
         self.style = self.writer.style(level)
         form = self.style.objects
 
-        def symbols(text: str) -> Symbols:
-            return spell(text, self.writer.names)
-
+        symbols = self.writer.symbols
         self.first, self.next = symbols(form.name_open), symbols(form.separator + form.name_open)
         self.colon, self.close = symbols(form.name_close), symbols(form.close)
         self.texts = [self.writer.member_name(name, level, goal.path) + self.colon for name, goal, _ in named]

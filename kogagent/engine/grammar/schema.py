@@ -24,7 +24,7 @@ from kogagent.engine.grammar.dfa import (
     union,
 )
 from kogagent.engine.grammar.formats import FORMATS, HINTS, LONGEST, NUMBER_FORMATS
-from kogagent.engine.grammar.keywords import IMPLIES, KEYWORDS
+from kogagent.engine.grammar.keywords import IMPLIES, verdict
 from kogagent.engine.grammar.logic import Alternatives, Part, alternatives
 from kogagent.engine.grammar.numbers import Interval
 from kogagent.engine.grammar.references import References
@@ -118,17 +118,11 @@ class Schemas:
         if not isinstance(schema, Mapping):
             raise self.error(f"a schema must be an object or a boolean, not {schema!r}", path, "")
         for keyword in schema:
-            kind, why = KEYWORDS.get(
-                keyword, ("annotation" if str(keyword).startswith("x-") else "refused", "")
-            )
+            kind, why = verdict(keyword)
             if self.old and keyword in ("contentEncoding", "contentMediaType"):
-                kind, why = "refused", "draft-07 lets it assert what no automaton checks"
+                kind, why = "refused", "is not supported: draft-07 lets it assert what no automaton checks"
             if kind == "refused" and not (self.old and "$ref" in schema):
-                known = keyword in KEYWORDS
-                said = "is not supported" if known else "is not known"
-                raise self.error(
-                    f"{said}{': ' + why if why else ''}. Remove it or rewrite the schema", path, keyword
-                )
+                raise self.error(why, path, keyword)
         shapes = [shape]
         if "$ref" in schema:
             shapes = self._reference(shape, path, schema["$ref"], spec)

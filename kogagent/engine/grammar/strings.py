@@ -26,7 +26,7 @@ from kogagent.engine.grammar.shapes import Shape, kinds_of
 from kogagent.engine.grammar.utf8 import escaped_sequences
 from kogagent.errors import InputError
 from kogagent.spec import ValueStyle
-from kogagent.spec.scan import SPECIAL, spell
+from kogagent.spec.scan import SPECIAL
 from kogagent.spec.values import bare_value, number_text
 
 if TYPE_CHECKING:
@@ -225,7 +225,7 @@ class Strings:
     def _embedded(self, dfa: Dfa, style: ValueStyle) -> tuple[int, int] | None:
         builder, rows = self.writer.builder, self.writer.builder.rows
         close = style.objects.value_close if style.bare else style.string_close
-        symbols = spell(close, self.writer.names)
+        symbols = self.writer.symbols(close)
         extra, closing = 0, symbols
         if style.escapes == "none" and symbols[0] < SPECIAL:
             if any(symbol >= SPECIAL for symbol in symbols):
@@ -248,7 +248,7 @@ class Strings:
     def _called(self, style: ValueStyle, body: int, follow: int, low: int, high: int) -> int:
         """The state in front of a string; of a bare one the move to it, for nothing opens it."""
         call = self.writer.builder.call(body, follow, low, high)
-        opened = spell(style.string_open, self.writer.names)
+        opened = self.writer.symbols(style.string_open)
         if not opened:
             return call
         return self.writer.builder.literal(opened[:-1], self.writer.builder.state({opened[-1]: call}))

@@ -55,11 +55,19 @@ class Writer:
         self.bounds = schemas.bounds
         self.form = form
         self.names = names
-        self.separator = spell(form.values.item_separator, names)
+        self._symbols: dict[str, Symbols] = {}
+        self.separator = self.symbols(form.values.item_separator)
         self._values: dict[tuple[Any, int, Level], int | None] = {}
         self._arrays: dict[tuple[Any, ...], int | None] = {}
         self._objects = Objects(self)
         self._strings = Strings(self)
+
+    def symbols(self, text: str) -> Symbols:
+        """A style's text as symbols."""
+        found = self._symbols.get(text)
+        if found is None:
+            found = self._symbols[text] = spell(text, self.names)
+        return found
 
     def style(self, level: Level) -> ValueStyle:
         return self.form.outer if level else self.form.values
@@ -101,7 +109,7 @@ class Writer:
         shapes = require_disjoint(self.schemas, shapes, goal.path)
         behind = follow  # of what is no string: a bare string is closed by what closes its member
         if level == Level.MEMBER:
-            behind = self.builder.literal(spell(self.style(level).objects.value_close, self.names), follow)
+            behind = self.builder.literal(self.symbols(self.style(level).objects.value_close), follow)
         states: list[int] = []
         try:
             if level == Level.MEMBER and self.style(level).bare and self._strings.possible(shapes):
@@ -145,6 +153,8 @@ class Writer:
         style = self.style(level)
         texts: dict[Symbols, None] = {}
         for shape in shapes:
+            if shape.values is None and not shape.types & {"null", "boolean"}:
+                continue
             if shape.values is None:
                 words = {style.null} if "null" in shape.types else set()
                 words |= {style.true, style.false} if "boolean" in shape.types else set()
@@ -195,15 +205,15 @@ class Writer:
                     "enum",
                 )
             return [
-                spell(style.string_open, self.names)
+                self.symbols(style.string_open)
                 + tuple(escaped(value, style.escapes).encode())
-                + spell(style.string_close, self.names)
+                + self.symbols(style.string_close)
             ]
         parts: list[tuple[Symbols, Any]]
         if isinstance(value, Mapping):
             form = inner.objects
             parts = [
-                (self.member_name(name, Level.INNER, path) + spell(form.name_close, self.names), value[name])
+                (self.member_name(name, Level.INNER, path) + self.symbols(form.name_close), value[name])
                 for name in form.order(value)
             ]
             opened, closed = form.open + (form.name_open if parts else ""), form.value_close + form.close
@@ -215,7 +225,7 @@ class Writer:
         texts = [self.write(item, path) for _, item in parts]
         if math.prod(map(len, texts)) > MAX_UNROLLED:
             texts = [choices[:1] for choices in texts]
-        ends = spell(opened, self.names), spell(between, self.names), spell(closed, self.names)
+        ends = spell(opened, self.names), self.symbols(between), self.symbols(closed)
         return [
             ends[0]
             + _joined(ends[1], [head + t for (head, _), t in zip(parts, chosen, strict=True)])
