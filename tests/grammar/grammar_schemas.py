@@ -33,7 +33,8 @@ def conditional_schema(rng: random.Random) -> dict[str, Any]:
             ["not", "if", "dependentRequired", "dependentSchemas", "pattern", "names", "number"]
         )
         some = rng.choice(names)
-        test = rng.choice([{"required": [some]}, {"properties": {some: random_schema(rng, 0)}}])
+        tests: list[dict[str, Any]] = [{"required": [some]}, {"properties": {some: random_schema(rng, 0)}}]
+        test = rng.choice(tests)
         if which == "not":
             schema["not"] = rng.choice([{"required": rng.sample(names, 1)}, {**test, "required": names}])
         elif which == "if":
