@@ -15,7 +15,7 @@ import ctypes
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -185,9 +185,8 @@ def _nccl_worker(halves: int) -> None:
     dist.destroy_process_group()
 
 
-def measure(devices: int, repeats: int) -> list[Record]:
-    """All cases; those of two and more devices only for devices > 1."""
-    records = []
+def measure(devices: int, repeats: int) -> Iterator[Record]:
+    """All cases, each as soon as it is known; those of two and more devices only for devices > 1."""
     kinds = {1: (2, 16, 33, 66, 132)} | ({devices: (1, 16, 132)} if devices > 1 else {})
     for n, groups in kinds.items():
         cards = Cards(n, 6144, load=True)
@@ -200,19 +199,16 @@ def measure(devices: int, repeats: int) -> list[Record]:
                 for load in (False, True):
                     runs = [cards.run(blocks, words, load=load) for _ in range(repeats + 1)][1:]
                     rate = sorted(run[1] for run in runs)[len(runs) // 2]
-                    records.append(
-                        make_record(
-                            "exchange",
-                            f"{n}x{blocks} blocks/{halves} halves/{'loaded' if load else 'idle'}",
-                            "cuda",
-                            "us",
-                            Figure(tuple(run[0] for run in runs)),
-                            peers=peers,
-                            note=f"{rate / 1e12:.2f} TB/s streamed beside it" if load else "",
-                            device="cuda",
-                        )
+                    yield make_record(
+                        "exchange",
+                        f"{n}x{blocks} blocks/{halves} halves/{'loaded' if load else 'idle'}",
+                        "cuda",
+                        "us",
+                        Figure(tuple(run[0] for run in runs)),
+                        peers=peers,
+                        note=f"{rate / 1e12:.2f} TB/s streamed beside it" if load else "",
+                        device="cuda",
                     )
-    return records
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -227,10 +223,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.nccl_worker:
         _nccl_worker(options.nccl_worker)
         return
-    records = measure(options.devices, options.repeats)
+    records = []
+    for record in measure(options.devices, options.repeats):
+        print(f"{record.case}: {record.value:.2f} us {record.note}", flush=True)
+        records.append(record)
+        if not options.dry:
+            append([record])
     show(records)
-    if not options.dry:
-        append(records)
 
 
 if __name__ == "__main__":
