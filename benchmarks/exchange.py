@@ -124,14 +124,25 @@ class Cards:
 
 def nccl(devices: int, halves: int) -> dict[str, float]:
     """Microseconds of NCCL's all-gather and all-reduce of FP16 values, in a stream and in a CUDA graph."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(devices)]
-    done = subprocess.run(
-        [*command, "-m", "benchmarks.exchange", "--nccl-worker", str(halves)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        str(devices),
+    ]
+    try:
+        done = subprocess.run(
+            [*command, "-m", "benchmarks.exchange", "--nccl-worker", str(halves)],
+            capture_output=True,
+            text=True,
+            timeout=45,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        print(f"NCCL did not run: {error}", flush=True)
+        return {}
     lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
     if done.returncode or not lines:
         print(f"NCCL did not run: {done.stderr[-500:]}", flush=True)
