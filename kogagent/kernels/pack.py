@@ -33,7 +33,6 @@ MAX_STAGES = 24
 MAX_SPLITS = 16
 HEAD_SCRATCH = 8256
 MISC = 944
-AHEAD = 0  # bytes of its tape that a block asks level 2 for in front of the ring
 KEY_BLOCK = 8  # positions that go to one split together: a chunk
 # Pieces of the merge of splits, 4 values of up to 4 splits each, that a block does all by itself.
 DIRECT_PIECES = 256
@@ -41,7 +40,7 @@ HALVINGS = 1  # of the number of splits, where that lets every block merge them 
 _CONSTANTS = (
     *("blocks", "group", "lanes", "heads", "kv_heads", "ffn", "width", "qkv_rows", "splits"),
     *("direct_combine", "head_mode", "head_rows", "head_grid", "x_stride", "stage_bytes"),
-    *("max_dim_rows", "max_head_rows", "stage_chunks", "ahead"),
+    *("max_dim_rows", "max_head_rows", "stage_chunks"),
 )
 PHASES = ("qkv", "out", "gate_up", "down", "head")
 
@@ -63,8 +62,7 @@ class Layout:
 
     lanes: streams kept apart, 1 where all are equal; group: blocks of one lane. schedule [blocks, 4N+1]:
     first unit << 16 | units of each phase. heads, kv_heads, ffn are of one lane. stage_chunks: chunks of keys
-    and their values in a stage of the ring, even. ahead: bytes of the tape asked of level 2 before the ring
-    has room.
+    and their values in a stage of the ring, even.
     """
 
     spec: ModelSpec
@@ -88,7 +86,6 @@ class Layout:
     max_dim_rows: int
     max_head_rows: int
     stage_chunks: int
-    ahead: int
     offsets: Mapping[str, int]
     shared_bytes: int
 
@@ -272,7 +269,6 @@ def plan(
         stages=stages,
         max_dim_rows=max_dim_rows,
         max_head_rows=max_head_rows,
-        ahead=AHEAD,
         stage_chunks=stage_tiles * TILE_BYTES // (2 * KEY_BLOCK * h * 2) // 2 * 2,
         offsets=offsets,
         shared_bytes=at,

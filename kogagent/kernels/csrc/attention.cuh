@@ -56,25 +56,6 @@ __device__ __forceinline__ bool stream_keys(Ring& r, const Place& me, int layer,
     return true;
 }
 
-// Asks level 2 for what stream_keys will stream in a layer, a piece a lane. Rows not there yet are not asked for.
-__device__ __forceinline__ void prefetch_keys(const Place& me, int layer, int at, int window, int lane) {
-    constexpr int row_bytes = H * 2;
-    const size_t values = (size_t)p.lanes * p.kv_heads * p.capacity * row_bytes;
-#pragma unroll 1
-    for (int item = me.rank; item < ITEMS; item += p.group) {
-        const int kv_head = item >> p.split_log2, split = item & (p.splits - 1);
-        const KeyRun run = key_run(at, window, split, p.split_log2, p.stage_chunks);
-        const size_t head = (size_t)layer * 2 * p.lanes * p.kv_heads + me.lane * p.kv_heads + kv_head;
-        const char* cache = (const char*)p.kv + head * p.capacity * row_bytes;
-#pragma unroll 1
-        for (int place = run.low + lane; place < run.high; place += 32) {
-            const int first = first_position(place, split, p.split_log2), bytes = min(KEY_BLOCK, at - first) * row_bytes;
-            bulk_prefetch(cache + (size_t)first * row_bytes, bytes);
-            bulk_prefetch(cache + (size_t)first * row_bytes + values, bytes);
-        }
-    }
-}
-
 // Shared memory of this phase, reused by the next item.
 struct AttentionScratch {
     u32* q;         // [rows][REP][H/2][2]  scaled and turned, f16 pairs: rounded, and what rounding left

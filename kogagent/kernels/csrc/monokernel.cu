@@ -479,9 +479,6 @@ __device__ void produce(Ring ring, const u32* schedule, Misc& misc) {
     const int lane = threadIdx.x & 31;
     const Place me = {(int)blockIdx.x / p.group, (int)blockIdx.x % p.group};
     const int* windows = (const int*)(schedule + 4 * p.layers + 1);
-    Tape tape = {(const char*)p.tape + p.tape_stride * blockIdx.x, 0, 0};
-#pragma unroll 1
-    for (int i = 0; i <= 4 * p.layers; i++) tape.bytes += (int)(schedule[i] & 0xffff) * p.shape[i == 4 * p.layers ? 4 : i & 3].tiles * 512;
     volatile int* quit = &misc.quit;
     u64 once = 0, again = 0;  // how level 2 keeps weights and keys
 #if __CUDA_ARCH__ >= 900
@@ -490,7 +487,7 @@ __device__ void produce(Ring ring, const u32* schedule, Misc& misc) {
 #endif
     int fed = 0, at = misc.position, pass = 0;
     for (bool going = true; going; pass++) {
-        tape.at = 0;
+        const char* tape = (const char*)p.tape + p.tape_stride * blockIdx.x;
         const bool feeding = fed < misc.pending;
         const int rows = feeding ? W > 0 ? min(W, misc.pending - fed) : misc.pending : 1;
         if (feeding) fed += rows;
@@ -504,16 +501,12 @@ __device__ void produce(Ring ring, const u32* schedule, Misc& misc) {
                 }
                 going = going && stream_keys(ring, me, i >> 2, at, rows, windows[i >> 2], lane, quit, again);
             }
-            if (W > 0 && Model::ahead && (i & 3) == 2) {  // keys are small and must not wait behind weights asked for before
-                const int layer = (i >> 2) + 1 == p.layers ? 0 : (i >> 2) + 1;
-                prefetch_keys(me, layer, layer ? at : at + rows, windows[layer], lane);
-            }
-            going = going && stream_phase(ring, p.shape[i & 3], (int)(schedule[i] & 0xffff), tape, lane, quit, once, W > 0);
+            going = going && stream_phase(ring, p.shape[i & 3], (int)(schedule[i] & 0xffff), tape, lane, quit, once);
         }
         at += rows;
         if (!going || (feeding && fed < misc.pending)) continue;
         if (feeding && !p.want_head) break;
-        going = stream_phase(ring, p.shape[4], (int)(schedule[4 * p.layers] & 0xffff), tape, lane, quit, once, W > 0);
+        going = stream_phase(ring, p.shape[4], (int)(schedule[4 * p.layers] & 0xffff), tape, lane, quit, once);
     }
     ring_settle(ring);
 }

@@ -53,15 +53,8 @@ __device__ __forceinline__ void bulk_copy(void* to, const void* from, int bytes,
         ::"r"(smem_address(to)), "l"(from), "r"(bytes), "r"(smem_address(full)), "l"(policy)
         : "memory");
 }
-// Asks level 2 for `bytes`, which some copy will want.
-__device__ __forceinline__ void bulk_prefetch(const void* from, int bytes) {
-    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
-}
 #else
 __device__ __forceinline__ void barriers_visible_to_copies() {}
-__device__ __forceinline__ void bulk_prefetch(const void* from, int bytes) {
-    for (int i = 0; i < bytes; i += 128) asm volatile("prefetch.global.L2 [%0];" ::"l"((const char*)from + i));
-}
 __device__ __forceinline__ void copy_16(void* to, const void* from) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(smem_address(to)), "l"(from) : "memory");
 }

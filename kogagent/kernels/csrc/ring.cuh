@@ -85,31 +85,21 @@ __device__ __forceinline__ bool ring_fill(Ring& r, const char* from, int bytes, 
     return true;
 }
 
-// This block's tape. The memory works Model::ahead bytes in front of the ring: what it has brought to level 2 by the
-// time a stage is free comes several times faster than from the memory, so that a block that has waited catches up.
-struct Tape {
-    const char* data;
-    int bytes, at;
-};
-__device__ __forceinline__ bool stream_stage(Ring& r, Tape& tape, int bytes, int lane, volatile int* quit, u64 policy, bool ahead) {
-    if (!ring_fill(r, tape.data + tape.at, bytes, lane, quit, policy)) return false;
-    tape.at += bytes;
-    if (ahead && Model::ahead && lane == 0 && Model::ahead < tape.bytes) {
-        int at = tape.at + Model::ahead - bytes;
-        if (at >= tape.bytes) at -= tape.bytes;  // the next pass
-        bulk_prefetch(tape.data + at, min(bytes, tape.bytes - at));
-    }
-    return true;
-}
 // Stages of one phase on this block. The tape is read in order; no address comes from data.
-__device__ __forceinline__ bool stream_phase(Ring& r, const Shape& sh, int units, Tape& tape, int lane, volatile int* quit, u64 policy, bool ahead) {
+__device__ __forceinline__ bool stream_phase(Ring& r, const Shape& sh, int units, const char*& tape, int lane, volatile int* quit, u64 policy) {
     if (sh.parts > 1) {
         for (int u = 0; u < units; u++)
-            for (int part = 0; part < sh.parts; part++)
-                if (!stream_stage(r, tape, min(sh.part_tiles, sh.tiles - part * sh.part_tiles) * 512, lane, quit, policy, ahead)) return false;
+            for (int part = 0; part < sh.parts; part++) {
+                const int bytes = min(sh.part_tiles, sh.tiles - part * sh.part_tiles) * 512;
+                if (!ring_fill(r, tape, bytes, lane, quit, policy)) return false;
+                tape += bytes;
+            }
     } else {
-        for (int u = 0; u < units; u += sh.per_stage)
-            if (!stream_stage(r, tape, min(sh.per_stage, units - u) * sh.tiles * 512, lane, quit, policy, ahead)) return false;
+        for (int u = 0; u < units; u += sh.per_stage) {
+            const int bytes = min(sh.per_stage, units - u) * sh.tiles * 512;
+            if (!ring_fill(r, tape, bytes, lane, quit, policy)) return false;
+            tape += bytes;
+        }
     }
     return true;
 }
