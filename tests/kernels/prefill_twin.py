@@ -53,18 +53,12 @@ def embed_rows(
 
 
 @_Kernel
-def sum_lanes(grid: tuple[int, ...], output: torch.Tensor, total: torch.Tensor, *_: Any, **__: Any) -> None:
-    total[: grid[0]] = output[:, : grid[0]].float().sum(0)
-
-
-@_Kernel
 def land(
     grid: tuple[int, ...],
     meta: torch.Tensor,
     streams: torch.Tensor,
     output: torch.Tensor,
     late: torch.Tensor,
-    late_total: torch.Tensor,
     normed: torch.Tensor,
     own: float,
     others: float,
@@ -79,19 +73,18 @@ def land(
     dim: int,
     *,
     has_late: bool,
-    has_total: bool,
     **_: Any,
 ) -> None:
     count, first = grid[0], _first(meta, bool(tail))
     here = slice(first, first + count)
 
-    def landed(o: torch.Tensor, own: float, others: float, total: torch.Tensor | None = None) -> torch.Tensor:
-        return own * o + others * ((o.sum(0, keepdim=True) if total is None else total) - o)
+    def landed(o: torch.Tensor, own: float, others: float) -> torch.Tensor:
+        return own * o + others * (o.sum(0, keepdim=True) - o)
 
     x = streams[:, here] + landed(output[:, :count].float(), own, others)
     if has_late:
         at = slice(count) if late_compact else here
-        x = x + landed(late[:, at].float(), late_own, late_others, late_total[at] if has_total else None)
+        x = x + landed(late[:, at].float(), late_own, late_others)
     streams[:, here] = x
     normed[:, :count] = _norm(x, eps).to(normed.dtype)
 

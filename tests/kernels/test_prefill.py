@@ -134,16 +134,10 @@ def test_embedding_kernel_is_its_twin(interpreted: ModuleType, rng: np.random.Ge
     assert bool((out[2][:, 3:] == 0).all()), "rows past the grid were written"
 
 
-def test_sum_kernel_is_its_twin(interpreted: ModuleType, rng: np.random.Generator) -> None:
-    tensors = [_random(rng, LANES, ROWS, DIM).half(), torch.zeros(ROWS, DIM), ROWS, DIM]
-    out = _same(interpreted, "sum_lanes", (3, 2), tensors, lanes=LANES, block=16)
-    assert bool((out[1][3:] == 0).all()), "rows past the grid were written"
-
-
-@pytest.mark.parametrize("has_total", [False, True])
+@pytest.mark.parametrize("together", [1, LANES])
 @pytest.mark.parametrize("tail, late_compact", [(False, False), (True, False), (True, True)])
 def test_landing_kernel_is_its_twin(
-    has_total: bool, tail: bool, late_compact: bool, interpreted: ModuleType, rng: np.random.Generator
+    together: int, tail: bool, late_compact: bool, interpreted: ModuleType, rng: np.random.Generator
 ) -> None:
     compact = 1 if tail else ROWS
     late_rows = 1 if late_compact else ROWS
@@ -152,14 +146,14 @@ def test_landing_kernel_is_its_twin(
         _random(rng, LANES, ROWS, DIM),
         _random(rng, LANES, compact, DIM).half(),
         _random(rng, LANES, late_rows, DIM).half(),
-        _random(rng, ROWS, DIM),
         torch.zeros(LANES, compact, DIM).half(),
         *rng.standard_normal(4).tolist(),
         1e-5,
         *(ROWS, compact, late_rows, int(late_compact), int(tail), DIM),
     ]
-    options = {"lanes": LANES, "block": 32, "sums": True, "has_late": True, "has_total": has_total}
-    _same(interpreted, "land", (1 if tail else 3, LANES), tensors, **options)
+    options = {"lanes": LANES, "together": together, "block": 32}
+    grid = (1 if tail else 3, LANES // together)
+    _same(interpreted, "land", grid, tensors, sums=True, has_late=True, late_sums=True, **options)
 
 
 @pytest.mark.parametrize("has_bias, has_norm", [(False, False), (True, True)])

@@ -46,24 +46,11 @@ def embed_rows(ids, table, streams, normed, rows, dim, lanes, eps, block: tl.con
 
 
 @_kernel
-def sum_lanes(output, total, rows, dim, lanes: tl.constexpr, block: tl.constexpr):  # type: ignore[no-untyped-def]
-    """total [rows, D] FP32 = sum over the lanes of output [S, rows, D]. Grid [T, ceil(D / block)]."""
-    t = tl.program_id(0)
-    d = tl.program_id(1) * block + tl.arange(0, block)
-    inside = d < dim
-    acc = tl.zeros([block], tl.float32)
-    for lane in tl.static_range(lanes):
-        acc += tl.load(output + (lane * rows + t) * dim + d, mask=inside, other=0.0).to(tl.float32)
-    tl.store(total + t * dim + d, acc, mask=inside)
-
-
-@_kernel
 def land(  # type: ignore[no-untyped-def]
     meta,
     streams,
     output,
     late,
-    late_total,
     normed,
     own,
     others,
@@ -77,43 +64,45 @@ def land(  # type: ignore[no-untyped-def]
     tail,
     dim,
     lanes: tl.constexpr,
+    together: tl.constexpr,
     block: tl.constexpr,
     sums: tl.constexpr,
     has_late: tl.constexpr,
-    has_total: tl.constexpr,
+    late_sums: tl.constexpr,
 ):
-    """What lands after one module, and the norm of the result. Grid [T, S].
+    """What lands after one module, and the norm of the result. Grid [T, S / together].
 
     streams += own * output + others * (sum of the other lanes' output), the same of `late`; see
     params.STEP. output [S, output_rows, D], late [S, late_rows, D]; late_compact: it has the tail's rows, not
-    the body's. sums: whether others is not zero. has_total: late_total [rows, D] is there, from sum_lanes.
+    the body's. together: lanes of one program, which sums over the lanes once for all of them. sums,
+    late_sums: whether others and late_others are not zero.
     """
     t = tl.program_id(0)
-    lane = tl.program_id(1)
     row = t + tl.where(tail != 0, tl.maximum(tl.load(meta + 3) - 1, 0), 0).to(tl.int32)
     late_row = tl.where(late_compact != 0, t, row)
     d = tl.arange(0, block)
     inside = d < dim
-    at = (lane * rows + row) * dim + d
-    from_output = (lane * output_rows + t) * dim + d
-    x = tl.load(streams + at, mask=inside, other=0.0)
-    x += (own - others) * tl.load(output + from_output, mask=inside, other=0.0).to(tl.float32)
-    if has_late:
-        from_late = (lane * late_rows + late_row) * dim + d
-        x += (late_own - late_others) * tl.load(late + from_late, mask=inside, other=0.0).to(tl.float32)
-        if has_total:
-            x += late_others * tl.load(late_total + late_row * dim + d, mask=inside, other=0.0)
-        else:
-            for other in tl.static_range(lanes):
-                from_late = (other * late_rows + late_row) * dim + d
-                x += late_others * tl.load(late + from_late, mask=inside, other=0.0).to(tl.float32)
-    if sums:
-        for other in tl.static_range(lanes):
-            from_other = (other * output_rows + t) * dim + d
-            x += others * tl.load(output + from_other, mask=inside, other=0.0).to(tl.float32)
-    tl.store(streams + at, x, mask=inside)
-    y = x * tl.rsqrt(tl.sum(x * x, 0) / dim + eps)
-    tl.store(normed + from_output, y.to(normed.dtype.element_ty), mask=inside)
+    total = tl.zeros([block], tl.float32)
+    if sums or late_sums:
+        for lane in tl.static_range(lanes):
+            if sums:
+                at = (lane * output_rows + t) * dim + d
+                total += others * tl.load(output + at, mask=inside, other=0.0).to(tl.float32)
+            if late_sums:
+                at = (lane * late_rows + late_row) * dim + d
+                total += late_others * tl.load(late + at, mask=inside, other=0.0).to(tl.float32)
+    for i in tl.static_range(together):
+        lane = tl.program_id(1) * together + i
+        at = (lane * rows + row) * dim + d
+        from_output = (lane * output_rows + t) * dim + d
+        x = tl.load(streams + at, mask=inside, other=0.0) + total
+        x += (own - others) * tl.load(output + from_output, mask=inside, other=0.0).to(tl.float32)
+        if has_late:
+            from_late = (lane * late_rows + late_row) * dim + d
+            x += (late_own - late_others) * tl.load(late + from_late, mask=inside, other=0.0).to(tl.float32)
+        tl.store(streams + at, x, mask=inside)
+        y = x * tl.rsqrt(tl.sum(x * x, 0) / dim + eps)
+        tl.store(normed + from_output, y.to(normed.dtype.element_ty), mask=inside)
 
 
 @_kernel

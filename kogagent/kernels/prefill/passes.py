@@ -35,15 +35,10 @@ FEW_ROWS = 64
 
 @dataclass(frozen=True, slots=True)
 class _Output:
-    """What a module has put out [S, rows, D], and its sum over the lanes [rows, D] where that was taken.
-
-    compact: of the tail's rows only.
-    """
+    """What a module has put out [S, rows, D]. compact: of the tail's rows only."""
 
     values: torch.Tensor
-    total: torch.Tensor
     compact: bool
-    summed: bool
 
 
 class Passes:
@@ -101,9 +96,6 @@ class Passes:
         self._hidden = buffer(lanes, rows, layout.ffn)
         kept = 1 + max((k - int(s["late"]) for k, s in enumerate(steps) if s["late"] >= 0), default=0)
         self._outputs = buffer(kept, lanes, rows, dim)
-        self._totals = buffer(kept, rows, dim, dtype=torch.float32)
-        summed = {int(s["late"]) for s in steps if s["late"] >= 0 and s["late_others"] != 0}
-        self._summed = summed  # modules whose sum over the lanes lands late
         tiles = self._processors()
         self._tiles = tiles
         cells = max(
@@ -143,10 +135,8 @@ class Passes:
         for layer in range(last):
             self._keys(layer, rows)
             for module in (2 * layer, 2 * layer + 1):
-                outputs[module] = self._body_output(module, rows)
+                outputs[module] = self._body_output(module)
                 self._module(module, rows, self._normed, outputs[module].values, tail=False)
-                if outputs[module].summed:
-                    self._sum(outputs[module], rows)
                 self._land(module, rows, outputs, self._normed, tail=False)
         self._keys(last, rows)
 
@@ -166,28 +156,19 @@ class Passes:
 
     def _end(self, rows: int, normed: torch.Tensor, *, tail: bool) -> torch.Tensor:
         layers = self._spec.n_layers
-        outputs = {m: self._body_output(m, 1) for m in range(2 * layers - 2)}  # one row sums for itself
+        outputs = {m: self._body_output(m) for m in range(2 * layers - 2)}
         for module in (2 * layers - 2, 2 * layers - 1):
             to = torch.empty_like(normed)
             self._module(module, rows, normed, to, tail=tail)
-            outputs[module] = _Output(to, self._totals[0], compact=True, summed=False)
+            outputs[module] = _Output(to, compact=True)
             self._land(module, rows, outputs, normed, tail=tail)
         return self._vocabulary(normed, rows, tail=tail)
 
     # ── parts ──
 
-    def _body_output(self, module: int, rows: int) -> _Output:
-        """Where a module of the body puts out. For few rows a sum of its own would cost a launch too much."""
-        slot = module % len(self._outputs)
-        summed = rows > FEW_ROWS and module in self._summed
-        return _Output(self._outputs[slot], self._totals[slot], compact=False, summed=summed)
-
-    def _sum(self, output: _Output, rows: int) -> None:
-        dim = self._spec.dim
-        block = min(1024, _power(dim))
-        self._device.sum_lanes[(rows, -(-dim // block))](
-            output.values, output.total, self._rows, dim, lanes=self._layout.lanes, block=block, num_warps=4
-        )
+    def _body_output(self, module: int) -> _Output:
+        """Where a module of the body puts out."""
+        return _Output(self._outputs[module % len(self._outputs)], compact=False)
 
     def _keys(self, layer: int, rows: int) -> None:
         """q, k and v of all rows; k and v reach the cache."""
@@ -285,14 +266,13 @@ class Passes:
         step, lanes, dim = self._steps[module], self._layout.lanes, self._spec.dim
         output = outputs[module]
         late = outputs[int(step["late"])] if step["late"] >= 0 else output
-        late_sums = bool(step["late"] >= 0 and step["late_others"] != 0)
+        together = lanes if rows >= self._tiles else 1  # few rows: a program for each lane fills the card
         head = module == 2 * self._spec.n_layers - 1
-        self._device.land[(rows, lanes)](
+        self._device.land[(rows, lanes // together)](
             self.inputs,
             self._streams,
             output.values,
             late.values,
-            late.total,
             normed,
             float(step["own"]),
             float(step["others"]),
@@ -306,10 +286,11 @@ class Passes:
             int(tail),
             dim,
             lanes=lanes,
+            together=together,
             block=_power(dim),
             sums=bool(step["others"] != 0),
             has_late=bool(step["late"] >= 0),
-            has_total=late_sums and late.summed,
+            late_sums=bool(step["late"] >= 0 and step["late_others"] != 0),
             num_warps=self._warps(),
         )
 
