@@ -32,7 +32,7 @@ NARROW = ModelSpec(
 )
 # Registers at entry; the warps that compute take 216 by themselves. Stack is that of the warps beside them.
 REGISTERS = 168
-STACK = 96
+STACK = 112
 
 
 def constants(spec: ModelSpec, width: int = 1) -> str:
