@@ -138,8 +138,8 @@ class _Grammars:
 
 
 class CudaBackend:
-    """A model on the current CUDA device. dtype "auto" is float16, which holds BF16 checkpoints
-    exactly unless their weights leave its range; then bfloat16 takes them.
+    """A model on the current CUDA device. dtype "auto" is float16, for BF16 checkpoints too unless
+    their weights leave its range; then bfloat16 takes them.
 
     Raises ConfigError when tensors do not fit spec, kernel or dtype; InputError for another dtype.
     """
