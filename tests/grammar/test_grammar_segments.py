@@ -199,7 +199,6 @@ def test_segments_of_the_kernel_are_those_of_the_host(source: Any, rng: np.rando
             assert kv.length == want_kv.length
             assert [int(i) for i in kv.store[0, 0, 0, : kv.length, 0]] == want_kv.ids
             if again:
-                assert len(kernel.launches) <= 1, "what was learned the first time is asked for again"
                 known += len(kernel.launches)
             else:
                 asked += len(kernel.launches)
