@@ -18,7 +18,7 @@ _PATTERNS = [
     '[^"\\\\]$',
     "^.{3}",
     "é|ü",
-    "^[^\\s,]*$",
+    "^[^ \\t,]*$",  # not \\s: Python's takes U+001C to U+001F for white space, ECMA's does not
 ]
 _FORMATS = ["date", "time", "date-time", "uuid", "email", "ipv4", "ipv6", "hostname", "duration"]
 
