@@ -10,6 +10,7 @@ from typing import Any
 
 import jsonschema
 import numpy as np
+import pytest
 from grammar_schemas import conditional_schema, random_schema, random_walk
 from grammar_vocabularies import byte_vocabulary, smollm
 
@@ -179,3 +180,17 @@ def test_masks_at_every_count_equal_a_walk_token_by_token(rng: np.random.Generat
                 here = here and grammar.automaton.step(here[0], here[1], byte)
             assert bool(flags[i]) == (here is not None), (count, t)
         matcher.advance(letter)
+
+
+@pytest.mark.parametrize("kind", ["string", "array"])
+def test_lengths_of_schemas_that_meet_and_leave_nothing_are_a_contradiction(kind: str) -> None:
+    low, high = ("minLength", "maxLength") if kind == "string" else ("minItems", "maxItems")
+    short, long = {"type": kind, high: 1}, {"type": kind, low: 7}
+    by_name = {"properties": {"x-1": short}, "required": ["x-1"], "patternProperties": {"^x-": long}}
+    for schema in ({"allOf": [short, long]}, {"type": "object", **by_name}):
+        with pytest.raises(SchemaError):
+            compile_schema(schema, byte_vocabulary())
+    fits = compile_schema(
+        {"allOf": [short, {"type": kind, low: 1}]}, byte_vocabulary(), bounds=Bounds(depth=2)
+    )
+    assert random_walk(fits.automaton, random.Random(5))

@@ -326,6 +326,8 @@ class Schemas:
             if dfa is None:
                 return replace(shape, types=shape.types - {"string"})
             shape = replace(shape, pattern=dfa, pattern_from=f"{path}/{keyword}")
+        if shape.max_length is not None and shape.min_length > shape.max_length:
+            return replace(shape, types=shape.types - {"string"})  # two schemas that meet leave no string
         return shape
 
     def _pattern(self, text: str, path: str, keyword: str) -> Dfa:
@@ -358,7 +360,7 @@ class Schemas:
         joint = tuple(both(shape.item(i), mine.item(i)) or self.anything(shape) for i in range(width))
         if schema.get("uniqueItems", False) not in (True, False):
             raise self.error("must be true or false", path, "uniqueItems")
-        return replace(
+        joined = replace(
             shape,
             prefix=joint,
             items=both(shape.items, rest),
@@ -366,6 +368,9 @@ class Schemas:
             max_items=least(shape.max_items, high),
             unique=shape.unique or schema.get("uniqueItems") is True,
         )
+        if joined.max_items is not None and joined.min_items > joined.max_items:
+            return replace(joined, types=joined.types - {"array"})  # two schemas that meet leave no array
+        return joined
 
     def _objects(self, shape: Shape, path: str, schema: Mapping[str, Any], spec: bool) -> Shape:
         required = schema.get("required", ())
