@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import exchange
+from benchmarks.shapes import SHAPES
 from kogagent.engine.backends.cuda import kernel_steps
 from kogagent.errors import ConfigError, DeviceError, InputError
 from kogagent.kernels import build as builder
@@ -17,19 +18,7 @@ from kogagent.kernels.pack import plan
 from kogagent.spec import LANEFORMER_2B, ModelSpec
 from kogagent.testing.backends import TINY
 
-NARROW = ModelSpec(
-    name="narrow",
-    vocab_size=151936,
-    dim=1024,
-    n_layers=28,
-    n_heads=16,
-    n_kv_heads=8,
-    head_dim=128,
-    ffn_dim=3072,
-    context=8192,
-    qk_norm=True,
-    tied_head=True,
-)
+NARROW = SHAPES["qwen3-0.6b"]
 # Registers at entry; the warps that compute take 216 by themselves. Stack is that of the warps beside them.
 REGISTERS = 168
 STACK = 112
