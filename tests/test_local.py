@@ -150,15 +150,26 @@ async def test_a_stream_dropped_without_closing_warns_and_stops(engine: Engine) 
         pass
 
 
-async def test_cancelling_a_reader_is_raised_and_leaves_an_idle_engine(engine: Engine) -> None:
-    for turns in range(12):
-        task = asyncio.ensure_future(tokens_of(engine.stream("abc", sampling=WARM)))
-        for _ in range(turns):
+async def test_cancelling_a_reader_is_raised_and_leaves_an_idle_engine(model: Path) -> None:
+    released = threading.Event()
+
+    def brake(rows: Sequence[int]) -> None:
+        """A stream that could end before its reader is cancelled would prove nothing."""
+        assert released.wait(timeout=20), "the test never released the brake"
+
+    core = EngineCore(lambda: ToyBackend(TINY_CHAT, on_pass=brake))
+    async with Engine(core, Tokenizer.load(model)) as engine:
+        for turns in range(12):
+            released.clear()
+            task = asyncio.ensure_future(tokens_of(engine.stream("abc", sampling=WARM)))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            task.cancel()
             await asyncio.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert await idle(engine)
+            released.set()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert await idle(engine)
 
 
 async def test_cancelling_a_reader_forgets_the_tokens_it_was_not_given(model: Path) -> None:
