@@ -186,13 +186,19 @@ class Segment:
         self.stop()
         if self._queue.withdraw(self) and not self._ended:
             self._post([], "cancelled", None)
+        cancelled: asyncio.CancelledError | None = None
         while True:
             with self._lock:
                 self._batch = []
                 if self._ended:
-                    return
+                    break
                 waiter = self._wait()
-            await settled(waiter)
+            try:
+                await settled(waiter)
+            except asyncio.CancelledError as error:  # what came may have been a token, not the end
+                cancelled = error
+        if cancelled is not None:
+            raise cancelled
 
     def _wait(self) -> asyncio.Future[None]:
         waiter: asyncio.Future[None] = self._loop.create_future()

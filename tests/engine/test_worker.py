@@ -278,6 +278,43 @@ async def test_a_cancelled_consumer_can_close_and_the_cancellation_is_kept(worke
     assert not closed
 
 
+async def test_a_cancelled_close_waits_for_the_end_and_not_for_the_next_token(worker: Worker) -> None:
+    """A token between the request to stop and the end wakes the one who closes; it must wait on."""
+    gates = {5: Gate(), 6: Gate()}
+
+    def held(i: int) -> None:
+        if i in gates:
+            gates[i]()
+        if i == 6:
+            FakeDecode.stop(decode)
+
+    decode = FakeDecode(10**9, on_wait=held)
+    decode.stop = lambda: None  # type: ignore[method-assign]
+    segment = worker.segment(start(decode))
+
+    async def consume() -> None:
+        try:
+            await take_all(segment)
+        finally:
+            await segment.aclose()
+
+    task = asyncio.ensure_future(consume())
+    await gates[5].until_reached()
+    for _ in range(2):
+        task.cancel()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    gates[5].open()
+    await gates[6].until_reached()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not task.done(), "the worker is still inside the segment"
+    gates[6].open()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert segment.reason == "cancelled"
+
+
 async def test_a_cancel_scope_ends_a_stream_and_does_not_swallow_anything(worker: Worker) -> None:
     decode = FakeDecode(10**9)
     segment = worker.segment(start(decode))
