@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 import torch
 
-from kogagent.engine.backend import DecodePlan
+from kogagent.engine.backend import Backend, DecodePlan
+from kogagent.engine.backends import unavailable
 from kogagent.engine.backends.cpu import CpuBackend
+from kogagent.engine.backends.native import NativeBackend
 from kogagent.engine.backends.reference import ReferenceBackend
 from kogagent.engine.sampling import SamplingParams
 from kogagent.engine.weights import load_checkpoint
@@ -160,7 +162,7 @@ def encode(text: str, table: dict[str, int]) -> list[int]:
     return ids
 
 
-def greedy(fast: CpuBackend, exact: CpuBackend, prompt: list[int], count: int) -> tuple[list[int], int]:
+def greedy(fast: Backend, exact: CpuBackend, prompt: list[int], count: int) -> tuple[list[int], int]:
     """The exact backend's greedy tokens, and how often the fast one drafted another.
 
     The fast backend decodes step by step; the exact one reads each draft in one pass and corrects it at the
@@ -197,17 +199,20 @@ def test_the_real_smollm2_gives_the_greedy_tokens_of_transformers(smollm2: Path)
     spec = checkpoint.spec
     assert (spec.dim, spec.n_layers, spec.vocab_size, spec.tied_head) == (576, 30, 49152, True)
     assert spec.parameters == 134_515_008
-    fast = CpuBackend(spec, checkpoint.tensors, "float16")
+    torch_fast: Backend = CpuBackend(spec, checkpoint.tensors, "float16")
+    fast = torch_fast
+    if unavailable("native") is None:  # several times as fast
+        fast = NativeBackend(spec, checkpoint.tensors, "float16")
     exact = CpuBackend(spec, checkpoint.tensors, "float32")
     theirs = transformers_twin(spec, checkpoint.tensors, torch.float32)
     corrections = 0
-    for text in PROMPTS:
+    for i, text in enumerate(PROMPTS):
         prompt = encode(text, table)
-        taken, wrong = greedy(fast, exact, prompt, 64)
+        taken, wrong = greedy(fast if i else torch_fast, exact, prompt, 64)
         corrections += wrong
         with torch.inference_mode():
             logits = theirs(torch.tensor([prompt + taken[:-1]])).logits[0, len(prompt) - 1 :]
         best = logits.argmax(-1).tolist()
-        differ = [i for i, (a, b) in enumerate(zip(taken, best, strict=True)) if a != b]
+        differ = [at for at, (a, b) in enumerate(zip(taken, best, strict=True)) if a != b]
         assert not differ, f"prompt {text!r} differs at token {differ[0]}"
     assert corrections <= 6, f"FP16 weights took another token {corrections} times in 640"
