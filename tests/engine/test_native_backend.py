@@ -29,6 +29,7 @@ from kogagent.errors import ConfigError, ContextError, EngineClosedError, InputE
 from kogagent.kernels.cpu import library
 from kogagent.spec import ModelSpec, RopeScaling
 from kogagent.testing.backends import BACKEND_CHECKS, TINY, TINY_LANES, run_check
+from kogagent.testing.tiny import write_tiny_model
 from kogagent.testing.toy import finish
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -365,6 +366,34 @@ def test_weights_beyond_half_precision_are_named(rng: np.random.Generator) -> No
         NativeBackend(spec, tensors, "float16")
     for dtype in ("float32", "bfloat16", "int8"):
         NativeBackend(spec, tensors, dtype).close()
+
+
+@pytest.mark.parametrize("kind", ["float16", "bfloat16"])
+def test_floats_are_narrowed_as_torch_does(rng: np.random.Generator, kind: str) -> None:
+    bits = rng.integers(0, 2**32, 20_003, np.uint32)
+    bits[:1000] = rng.integers(0x33000000, 0x39000000, 1000)  # FP16's subnormals
+    floats = bits.view(np.float32)
+    found = np.empty(len(floats), np.uint16)
+    call = library.load().kog_narrow
+    overflow = call(library.TYPES[kind], floats.ctypes.data, len(floats), found.ctypes.data)
+    halves = torch.from_numpy(floats).to(getattr(torch, kind))
+    wanted = halves.view(torch.int16).numpy().view(np.uint16)
+    number = ~np.isnan(floats)
+    assert (found[number] == wanted[number]).all()
+    assert np.isnan(torch.from_numpy(found.view(np.int16)).view(halves.dtype).float().numpy()[~number]).all()
+    assert np.isinf(overflow) == bool((halves.isinf() & torch.from_numpy(np.isfinite(floats))).any())
+
+
+def test_an_engine_on_the_cpu_never_imports_torch(tmp_path: Path) -> None:
+    write_tiny_model(tmp_path)
+    code = (
+        "import sys\n"
+        "from kogagent import Engine\n"
+        f"with Engine.load({str(tmp_path)!r}, device='native') as engine:\n"
+        "    print(engine.backend_name, 'torch' in sys.modules)"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert out.stdout.split() == ["native", "False"]
 
 
 def test_a_library_that_is_missing_or_older_than_its_sources_is_refused(

@@ -41,7 +41,7 @@ def unavailable(name: str) -> InputError | None:
         )
     if importlib.util.find_spec(f"{__name__}.{BACKENDS[name][0]}") is None:
         return InputError(f"this build of kogagent carries no {name} backend")
-    if importlib.util.find_spec("torch") is None:
+    if name != "native" and importlib.util.find_spec("torch") is None:
         return InputError(f"the {name} backend needs the package 'torch': pip install torch")
     if name == "native":
         return library.missing()
@@ -76,7 +76,7 @@ def open_backend(device: str, checkpoint: Checkpoint, dtype: str = "auto") -> Ba
     module, cls, _ = BACKENDS[name]
     make = cast(Callable[..., Backend], getattr(importlib.import_module(f"{__name__}.{module}"), cls))
     options = {} if dtype == "auto" or name == "reference" else {"dtype": dtype}
-    return make(checkpoint.spec, checkpoint.tensors, **options)
+    return make(checkpoint.spec, checkpoint.weights if name == "native" else checkpoint.tensors, **options)
 
 
 def _no_cuda() -> InputError | None:

@@ -20,8 +20,7 @@ import torch
 import torch.nn.functional as F
 
 from kogagent.engine.backend import HOST_PREFILL_CHUNK, KV, Decode, DecodePlan
-from kogagent.engine.backends.host import HostDecode, check_pending
-from kogagent.engine.backends.reference import check_capacity
+from kogagent.engine.backends.host import HostDecode, check_capacity, check_pending
 from kogagent.engine.backends.tensor_kv import TensorKV, own_kv
 from kogagent.engine.lanes import Step, lane_table
 from kogagent.engine.weights import check_tensors

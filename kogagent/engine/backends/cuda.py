@@ -20,8 +20,7 @@ import torch
 
 from kogagent.engine.backend import KV, Decode, DecodePlan, DecodeStats, Emitted, TokenMatcher
 from kogagent.engine.backends.device_grammar import Blob, DeviceGrammar, vocabulary_blob
-from kogagent.engine.backends.host import Progress, check_pending
-from kogagent.engine.backends.reference import check_capacity
+from kogagent.engine.backends.host import Progress, check_capacity, check_pending
 from kogagent.engine.backends.tensor_kv import TensorKV, own_kv
 from kogagent.engine.grammar.matcher import Grammar, Matcher
 from kogagent.engine.lanes import lane_table

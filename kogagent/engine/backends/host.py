@@ -17,6 +17,7 @@ import numpy.typing as npt
 from kogagent.engine.backend import KV, Backend, DecodePlan, DecodeStats, Emitted
 from kogagent.engine.sampling import choose
 from kogagent.errors import ContextError, InputError
+from kogagent.spec import ModelSpec
 from kogagent.types import FinishReason
 
 
@@ -185,3 +186,19 @@ def check_pending(kv: KV, ids: Sequence[int], vocab_size: int) -> None:
             f"{len(ids)} ids after the {kv.length} already there do not fit a context of {kv.capacity}. "
             "Shorten the prompt or rewind the session."
         )
+
+
+def check_capacity(spec: ModelSpec, capacity: int) -> None:
+    """Refuse a cache no sequence can have. Raises InputError, ContextError past the model's context."""
+    if capacity < 1:
+        raise InputError(f"capacity={capacity}: must be at least 1")
+    if capacity > spec.context:
+        raise ContextError(
+            f"capacity={capacity} exceeds the model's context of {spec.context}. Ask for at most that."
+        )
+
+
+def check_rewind(kv: KV, length: int) -> None:
+    """Refuse to rewind to what is not there. Raises InputError."""
+    if not 0 <= length <= kv.length:
+        raise InputError(f"cannot rewind to length {length}: the cache holds {kv.length} ids")

@@ -9,21 +9,21 @@ and by default the cache are FP32.
 from __future__ import annotations
 
 import ctypes
+import math
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from kogagent.engine.backend import HOST_PREFILL_CHUNK, KV, Decode, DecodePlan, TokenMatcher
-from kogagent.engine.backends.host import HostDecode, check_pending
+from kogagent.engine.backends.host import HostDecode, check_capacity, check_pending, check_rewind
 from kogagent.engine.backends.native_grammar import NativeGrammar
 from kogagent.engine.backends.native_segment import NativeDecode
-from kogagent.engine.backends.reference import check_capacity, check_rewind
 from kogagent.engine.grammar.matcher import Matcher
 from kogagent.engine.lanes import LaneTable, lane_table
+from kogagent.engine.tensor import HostTensor, Weight, on_host, side_by_side
 from kogagent.engine.weights import check_tensors
 from kogagent.errors import ConfigError, DeviceError, EngineClosedError, InputError, SchemaError
 from kogagent.kernels.cpu import library
@@ -32,13 +32,6 @@ from kogagent.spec import ModelSpec
 Dtype: TypeAlias = Literal["auto", "float32", "float16", "bfloat16", "int8", "int8_row"]
 CacheDtype: TypeAlias = Literal["float32", "float16"]
 
-_SOURCE_TYPES = {
-    "float32": torch.float32,
-    "float16": torch.float16,
-    "bfloat16": torch.bfloat16,
-    "int8": torch.float32,  # quantised while they are packed
-    "int8_row": torch.float32,
-}
 _BYTES_A_THREAD = 1 << 20  # read in some 50 microseconds; a barrier costs a thread about one
 _GRAMMARS = 16  # kept for one model
 _TILE = 16  # positions that lie side by side in the store of keys
@@ -108,7 +101,7 @@ class NativeBackend:
     def __init__(
         self,
         spec: ModelSpec,
-        tensors: Mapping[str, torch.Tensor],
+        tensors: Mapping[str, Weight],
         dtype: Dtype = "auto",
         *,
         cache: CacheDtype = "float32",
@@ -129,7 +122,7 @@ class NativeBackend:
         self._spec, self._kind, self._cache = spec, kind, cache
         self._threads = threads or _threads_for(spec)
         self._c = library.load()
-        self._embed: torch.Tensor | None = None
+        self._embed: npt.NDArray[Any] | None = None
         self._grammars: OrderedDict[str, NativeGrammar | None] = OrderedDict()
         self._quantisation_error = 0.0
         self._model: int | None = self._open(lane_table(spec))
@@ -295,49 +288,59 @@ class NativeBackend:
             )
         return model
 
-    def _load(self, tensors: Mapping[str, torch.Tensor]) -> None:
+    def _load(self, tensors: Mapping[str, Weight]) -> None:
         spec, c, model = self._spec, self._c, self._handle()
         for i in range(spec.n_layers):
             p = f"layers.{i}."
 
-            def fused(*parts: str, p: str = p) -> torch.Tensor:
-                whole = torch.cat([tensors[p + part].detach() for part in parts], 1)
-                return self._narrow(p + "+".join(parts), whole)
+            def parts(*names: str, p: str = p) -> list[HostTensor]:
+                return [on_host(tensors[p + name]) for name in names]
 
-            self._pack(i, library.QKV, fused("wq", "wk", "wv"))
-            self._pack(i, library.OUT, fused("wo"))
-            self._pack(i, library.GATE_UP, fused("w1"), fused("w3"))
-            self._pack(i, library.DOWN, fused("w2"))
-            bias = fused_bias(tensors, p) if spec.qkv_bias else None
-            vectors = [tensors[p + "attn_norm"], tensors[p + "ffn_norm"], bias]
-            vectors += [tensors[p + n] if spec.qk_norm else None for n in ("q_norm", "k_norm")]
-            kept = [None if v is None else v.detach().float().contiguous() for v in vectors]
-            c.kog_set_vectors(model, i, *(None if v is None else v.data_ptr() for v in kept))
-        norm = tensors["norm"].detach().float().contiguous()
-        c.kog_set_norm(model, norm.data_ptr())
+            self._pack(f"{p}wq, wk or wv", i, library.QKV, side_by_side(parts("wq", "wk", "wv"), 1))
+            self._pack(f"{p}wo", i, library.OUT, *parts("wo"))
+            self._pack(f"{p}w1 or w3", i, library.GATE_UP, *parts("w1", "w3"))
+            self._pack(f"{p}w2", i, library.DOWN, *parts("w2"))
+            vectors = [*parts("attn_norm", "ffn_norm"), None, None, None]
+            if spec.qkv_bias:
+                vectors[2] = side_by_side(parts("bq", "bk", "bv"), 1)
+            if spec.qk_norm:
+                vectors[3:] = parts("q_norm", "k_norm")
+            kept = [None if v is None else _floats(v) for v in vectors]
+            c.kog_set_vectors(model, i, *(None if v is None else v.ctypes.data for v in kept))
+        norm = _floats(on_host(tensors["norm"]))
+        c.kog_set_norm(model, norm.ctypes.data)
         name = "embed" if spec.tied_head else "head"
-        head = self._narrow(name, tensors[name])
-        self._note(c.kog_pack_head(model, head.data_ptr()))
+        self._pack(name, library.HEAD, library.HEAD, on_host(tensors[name]))
         if not spec.tied_head:
-            self._embed = self._narrow("embed", tensors["embed"])
-            c.kog_set_embedding(model, self._embed.data_ptr())
+            self._embed = self._table(on_host(tensors["embed"]))
+            c.kog_set_embedding(model, self._embed.ctypes.data)
 
-    def _pack(self, layer: int, matrix: int, *parts: torch.Tensor) -> None:
-        second = parts[1].data_ptr() if len(parts) > 1 else None
-        self._note(self._c.kog_pack(self._handle(), layer, matrix, parts[0].data_ptr(), second))
-
-    def _note(self, error: float) -> None:
+    def _pack(self, name: str, layer: int, matrix: int, *parts: HostTensor) -> None:
+        """One matrix, or gate and up; the program makes its own type of the tensors'."""
+        if len({part.kind for part in parts}) > 1:
+            parts = tuple(HostTensor("float32", part.float32()) for part in parts)
+        kept = [np.ascontiguousarray(part.data) for part in parts]
+        second = kept[1].ctypes.data if len(kept) > 1 else None
+        kind = library.TYPES[parts[0].kind]
+        error = self._c.kog_pack(self._handle(), layer, matrix, kind, kept[0].ctypes.data, second)
+        if math.isinf(error):
+            raise ConfigError(f"tensor {name!r} has weights beyond FP16's range. Load with dtype='float32'.")
         self._quantisation_error = max(self._quantisation_error, error)
 
-    def _narrow(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
-        narrow = tensor.detach().to(_SOURCE_TYPES[self._kind])
-        if self._kind == "float16" and tensor.dtype != torch.float16:
-            low, high = torch.aminmax(narrow)
-            if not (torch.isfinite(low) and torch.isfinite(high)) and torch.isfinite(tensor).all():
-                raise ConfigError(
-                    f"tensor {name!r} has weights beyond FP16's range. Load with dtype='float32'."
-                )
-        return narrow.contiguous()
+    def _table(self, tensor: HostTensor) -> npt.NDArray[Any]:
+        """An embedding of its own, read in place: in the packed type, FP32 for INT8."""
+        kind = self._kind if self._kind in ("float16", "bfloat16") else "float32"
+        if kind == tensor.kind:
+            return np.ascontiguousarray(tensor.data)
+        floats = _floats(tensor)
+        if kind == "float32":
+            return floats
+        out = np.empty(floats.shape, np.uint16)
+        if math.isinf(
+            self._c.kog_narrow(library.TYPES[kind], floats.ctypes.data, floats.size, out.ctypes.data)
+        ):
+            raise ConfigError("tensor 'embed' has weights beyond FP16's range. Load with dtype='float32'.")
+        return out
 
 
 def own_kv(kv: KV) -> NativeKV:
@@ -352,9 +355,8 @@ def _threads_for(spec: ModelSpec) -> int:
     return max(1, min(library.usable_cores(), spec.streamed_bytes(2.0) // _BYTES_A_THREAD))
 
 
-def fused_bias(tensors: Mapping[str, torch.Tensor], prefix: str) -> torch.Tensor:
-    """The biases of q, k and v of each lane in one row, [L, (heads + 2 kv_heads) * h]."""
-    return torch.cat([tensors[prefix + b].detach() for b in ("bq", "bk", "bv")], 1)
+def _floats(tensor: HostTensor) -> npt.NDArray[np.float32]:
+    return np.ascontiguousarray(tensor.float32())
 
 
 def _tiles(n: int) -> int:

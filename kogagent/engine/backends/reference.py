@@ -12,10 +12,10 @@ import numpy.typing as npt
 import torch
 
 from kogagent.engine.backend import HOST_PREFILL_CHUNK, KV, Decode, DecodePlan
-from kogagent.engine.backends.host import HostDecode, check_pending
+from kogagent.engine.backends.host import HostDecode, check_capacity, check_pending, check_rewind
 from kogagent.engine.lanes import lane_table
 from kogagent.engine.weights import check_tensors
-from kogagent.errors import ContextError, EngineClosedError, InputError
+from kogagent.errors import EngineClosedError, InputError
 from kogagent.spec import ModelSpec
 
 
@@ -181,22 +181,6 @@ class ReferenceBackend:
             return normed.mean(0) @ head.T
         rows = head.reshape(spec.lanes, -1, spec.dim)  # lane l answers for rows [l*V/L, (l+1)*V/L)
         return torch.einsum("ltd,lvd->tlv", normed, rows).reshape(normed.shape[1], -1)
-
-
-def check_capacity(spec: ModelSpec, capacity: int) -> None:
-    """Refuse a cache no sequence can have. Raises InputError, ContextError past the model's context."""
-    if capacity < 1:
-        raise InputError(f"capacity={capacity}: must be at least 1")
-    if capacity > spec.context:
-        raise ContextError(
-            f"capacity={capacity} exceeds the model's context of {spec.context}. Ask for at most that."
-        )
-
-
-def check_rewind(kv: KV, length: int) -> None:
-    """Refuse to rewind to what is not there. Raises InputError."""
-    if not 0 <= length <= kv.length:
-        raise InputError(f"cannot rewind to length {length}: the cache holds {kv.length} ids")
 
 
 def _rotate(x: torch.Tensor, turn: torch.Tensor) -> torch.Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from kogagent.engine.backend import KV
-from kogagent.engine.backends.reference import check_rewind
+from kogagent.engine.backends.host import check_rewind
 from kogagent.errors import EngineClosedError, InputError
 from kogagent.spec import ModelSpec
 

@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from kogagent.engine.formats import Entry, Keys, Layout
 from kogagent.engine.formats.huggingface import one_lane_entries
+from kogagent.engine.tensor import STORED, HostTensor, Kind
 from kogagent.errors import ConfigError, MissingExtraError
 from kogagent.gguf_header import TensorPlace, read_header
+from kogagent.kernels.cpu import library
 from kogagent.spec import ModelSpec, RopeScaling
 
 QUANTISATIONS = (
@@ -35,10 +36,10 @@ _HARMLESS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class GgufTensor:
-    """One tensor of the file. shape: as torch has it, the row last; read() de-quantises."""
+    """One tensor of the file. shape: as numpy has it, the row last; read() de-quantises."""
 
     shape: tuple[int, ...]
-    read: Callable[[], torch.Tensor]
+    read: Callable[[], HostTensor]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +74,9 @@ def open_gguf(path: Path) -> GgufModel:
             f"{path}: truncated: it has {header.size} bytes, and its tensors end at {end}. Download it again."
         )
     data = np.memmap(path, mode="r")
+    program = library.load() if library.missing() is None else None
     tensors = {
-        name: _tensor(gguf, place, data[place.start : place.start + sizes[name]])
+        name: _tensor(gguf, program, place, data[place.start : place.start + sizes[name]])
         for name, place in header.tensors.items()
     }
     return GgufModel(_layout(header.metadata, tensors, str(path)), tensors)
@@ -95,15 +97,27 @@ def _size(gguf: Any, name: str, place: TensorPlace, path: Path) -> int:
     return math.prod(place.shape) // int(block) * int(size)
 
 
-def _tensor(gguf: Any, place: TensorPlace, data: np.ndarray[Any, np.dtype[np.uint8]]) -> GgufTensor:
+def _tensor(
+    gguf: Any, program: Any, place: TensorPlace, data: np.ndarray[Any, np.dtype[np.uint8]]
+) -> GgufTensor:
+    """program: the CPU program's library, which unpacks the blocks it knows ten times as fast, to the same
+    bits; None where it was not built."""
     kind = gguf.GGMLQuantizationType(place.kind)
-    own = {"F32": torch.float32, "BF16": torch.bfloat16}  # everything else fits float16
-    dtype = own.get(kind.name, torch.float16)
     shape = tuple(reversed(place.shape))
+    own: dict[str, Kind] = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
+    if kind.name in own:
+        dtype = own[kind.name]
+        numbers = data.view(STORED[dtype]).reshape(shape)
+        return GgufTensor(shape, lambda: HostTensor(dtype, np.array(numbers)))  # the file is read-only memory
 
-    def read() -> torch.Tensor:
-        rows = np.array(data).reshape(*shape[:-1], -1)  # a copy: the file is read-only memory
-        return torch.from_numpy(gguf.dequantize(rows, kind)).reshape(shape).to(dtype)
+    def read() -> HostTensor:
+        out = np.empty(shape, np.float16)
+        places = (data.ctypes.data, out.size // 32, out.ctypes.data)
+        if program is None or not program.kog_dequantise(place.kind, *places, library.usable_cores()):
+            rows = np.asarray(data).reshape(*shape[:-1], -1)
+            with np.errstate(over="ignore"):  # what does not fit is infinite, and refused as such
+                out = gguf.dequantize(rows, kind).reshape(shape).astype(np.float16)
+        return HostTensor("float16", out)
 
     return GgufTensor(shape, read)
 
@@ -172,7 +186,7 @@ def _rope_scaling(
     stored = tensors.get("rope_freqs.weight")
     if stored is None:
         return None
-    divisors: list[float] = stored.read().double().tolist()
+    divisors: list[float] = stored.read().float32().astype(np.float64).tolist()
     factor = max(divisors, default=0.0)
     failure = ConfigError(f"{where}: 'rope_freqs.weight' is no Llama-3 RoPE scaling and cannot be run")
     if len(divisors) != head_dim // 2 or min(divisors) < 1 - 1e-6 or not math.isfinite(factor):

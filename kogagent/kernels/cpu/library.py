@@ -19,7 +19,7 @@ STEM = "_native"
 PROGRAMS = ("avx512_vnni", "avx512", "avx2", "neon_dot", "neon", "portable")
 TYPES = {"float32": 0, "float16": 1, "bfloat16": 2, "int8": 3, "int8_row": 4}
 HEADS = {"replicate": 0, "vocab_parallel": 1, "sum": 2}
-QKV, OUT, GATE_UP, DOWN = range(4)
+QKV, OUT, GATE_UP, DOWN, HEAD = range(5)
 NONE, LAST, ALL = range(3)
 GOES_ON, STOP, LENGTH, CONTEXT, CANCELLED, GRAMMAR, UNKNOWN, BROKEN, NO_MEMORY, ILLEGAL = range(10)
 BYTES, NEVER = 0xFFFFFFFF, 0xFFFFFFFE
@@ -91,8 +91,9 @@ _FUNCTIONS = {
     "kog_close": (None, [_P]),
     "kog_program": (ctypes.c_char_p, [_P]),
     "kog_choose": (ctypes.c_int, [_P, ctypes.c_char_p]),
-    "kog_pack": (ctypes.c_float, [_P, _U32, _U32, _P, _P]),
-    "kog_pack_head": (ctypes.c_float, [_P, _P]),
+    "kog_pack": (ctypes.c_float, [_P, _U32, _U32, _U32, _P, _P]),
+    "kog_narrow": (ctypes.c_float, [_U32, _P, ctypes.c_uint64, _P]),
+    "kog_dequantise": (ctypes.c_int, [_U32, _P, ctypes.c_uint64, _P, _U32]),
     "kog_set_embedding": (None, [_P, _P]),
     "kog_set_vectors": (None, [_P, _U32, _P, _P, _P, _P, _P]),
     "kog_set_norm": (None, [_P, _P]),

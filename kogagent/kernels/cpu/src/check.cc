@@ -6,10 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <chrono>
 #include <thread>
 #include <vector>
 
 #include "native.h"
+#include "team.h"
 
 namespace {
 
@@ -60,18 +62,19 @@ int run(uint32_t type, uint32_t cache, uint32_t threads, uint32_t L) {
   if (model == nullptr) return 1;
   const uint32_t q = H / L * h, qkv = (H + 2 * K) / L * h, f = F / L;
   const std::vector<float> ones(D > L * qkv ? D : L * qkv, 1.0f);
+  const uint32_t given = type >= KOG_I8 ? uint32_t(KOG_F32) : type;
   for (uint32_t n = 0; n < N; n++) {
     const auto a = numbers(size_t(L) * qkv * D, type), b = numbers(size_t(L) * D * q, type);
     const auto c = numbers(size_t(L) * f * D, type), d = numbers(size_t(L) * D * f, type);
-    kog_pack(model, n, KOG_QKV, a.data(), nullptr);
-    kog_pack(model, n, KOG_OUT, b.data(), nullptr);
-    kog_pack(model, n, KOG_GATE_UP, c.data(), c.data());
-    kog_pack(model, n, KOG_DOWN, d.data(), nullptr);
+    kog_pack(model, n, KOG_QKV, given, a.data(), nullptr);
+    kog_pack(model, n, KOG_OUT, given, b.data(), nullptr);
+    kog_pack(model, n, KOG_GATE_UP, given, c.data(), c.data());
+    kog_pack(model, n, KOG_DOWN, given, d.data(), nullptr);
     kog_set_vectors(model, n, ones.data(), ones.data(), ones.data(), ones.data(), ones.data());
   }
   kog_set_norm(model, ones.data());
   const auto head = numbers(size_t(V) * D, type);
-  kog_pack_head(model, head.data());
+  kog_pack(model, 0, KOG_HEAD, given, head.data(), nullptr);
   const size_t size = cache == KOG_F32 ? 4 : 2;
   std::vector<uint8_t> keys(size_t(N) * K * ((room + 15) / 16) * h * 16 * size);
   std::vector<uint8_t> values(size_t(N) * K * room * 16 * size);
@@ -134,10 +137,30 @@ int run(uint32_t type, uint32_t cache, uint32_t threads, uint32_t L) {
   return failed;
 }
 
+// A thread that is held up now and then: every part runs once a run, whoever takes it.
+int held_up() {
+  constexpr uint32_t kParts = 4, kRuns = 60;
+  kog::Team team(kParts);
+  std::vector<uint32_t> first(kParts, 0), second(kParts, 0);
+  int failed = 0;
+  for (uint32_t n = 1; n <= kRuns; n++) {
+    const bool slow = n % 20 < 8;
+    team.run([&](uint32_t w) {
+      if (slow && team.first(w + 1) == kParts) std::this_thread::sleep_for(std::chrono::milliseconds(3));
+      team.each(w, [&](uint32_t t) { first[t]++; });
+      team.barrier(w, [] {});
+      team.each(w, [&](uint32_t t) { second[t] = first[(t + 1) % kParts]; });
+    });
+    for (uint32_t t = 0; t < kParts; t++) failed |= first[t] != n || second[t] != n;
+  }
+  if (failed) puts("a part was left out, or ran twice");
+  return failed;
+}
+
 }  // namespace
 
 int main() {
-  int failed = 0;
+  int failed = held_up();
   for (uint32_t type = KOG_F32; type <= KOG_I8_ROW; type++)
     for (uint32_t threads = 1; threads <= 3; threads++)
       for (uint32_t lanes = 1; lanes <= 2; lanes++) failed |= run(type, threads == 2 ? KOG_F16 : KOG_F32, threads, lanes);

@@ -28,6 +28,15 @@ inline simde__m512 kog_emulated_cvtph_ps(simde__m256i halves) {
 }
 #define _mm512_cvtph_ps kog_emulated_cvtph_ps
 
+inline simde__m256i kog_emulated_cvtps_ph(simde__m512 floats) {
+  float from[16];
+  uint16_t to[16];
+  simde_mm512_storeu_ps(from, floats);
+  for (int i = 0; i < 16; i++) to[i] = kog::to_f16(from[i]);
+  return simde_mm256_loadu_si256(to);
+}
+#define _mm512_cvtps_ph(floats, how) kog_emulated_cvtps_ph(floats)
+
 inline simde__m512 kog_emulated_cvtepi32_ps(simde__m512i whole) {
   int32_t from[16];
   float to[16];

@@ -39,6 +39,12 @@ inline uint16_t to_f16(float f) {  // nearest, ties to even; overflow gives infi
   return uint16_t(sign | (rest - 0x38000000u + 0xfffu + (rest >> 13 & 1u)) >> 13);
 }
 
+inline uint16_t to_bf16(float f) {  // nearest, ties to even; no number stays none
+  const uint32_t bits = to_bits(f);
+  if ((bits & 0x7fffffffu) > 0x7f800000u) return uint16_t(bits >> 16 | 0x40u);
+  return uint16_t((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}
+
 inline float from_bf16(uint16_t half) { return from_bits(uint32_t(half) << 16); }
 
 }  // namespace

@@ -1,49 +1,12 @@
 // AVX-512 without VNNI: its first processors.
 
-#include "kernels.h"
-
-#if defined(KOG_EMULATED)
-#include "emulated.hpp"  // for tests: not among the library's sources
-#elif defined(__x86_64__) && defined(__GNUC__)
-#if defined(__clang__)
-#pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c"))), \
-                             apply_to = function)
-#else
-#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,prefer-vector-width=512")
-#endif
-#include <immintrin.h>
-#endif
-
-#if defined(KOG_EMULATED) || (defined(__x86_64__) && defined(__GNUC__))
-
-namespace kog {
-namespace {
-
-#include "isa_avx512.inc"
-
-const Kernels kTable = {"avx512", product, norm, gate, attend, land, largest, exp_sum, read};
-
-}  // namespace
-
-const Kernels* kernels_avx512() {
-#if defined(KOG_EMULATED)
-  return &kTable;
-#else
-  const bool can = __builtin_cpu_supports("avx512f") &&
-                   __builtin_cpu_supports("avx512bw") &&
-                   __builtin_cpu_supports("avx512dq") &&
-                   __builtin_cpu_supports("avx512vl") &&
-                   __builtin_cpu_supports("fma");
-  return can ? &kTable : nullptr;
-#endif
-}
-
-}  // namespace kog
-#if defined(__clang__) && !defined(KOG_EMULATED)
-#pragma clang attribute pop
-#endif
-#else
-namespace kog {
-const Kernels* kernels_avx512() { return nullptr; }
-}  // namespace kog
-#endif
+#define KOG_SET avx512
+#define KOG_FOR KOG_X86
+#define KOG_TARGET "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c"
+#define KOG_VECTOR "isa_avx512.inc"
+#define KOG_CAN                                                                 \
+  __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&    \
+      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") && \
+      __builtin_cpu_supports("fma")
+#define KOG_EMULATES
+#include "isa.inc"

@@ -15,7 +15,7 @@ constexpr uint32_t kGroup = 32;      // columns that share a scale
 constexpr uint32_t kFewRows = 8;     // up to here rows meet the weights as they are packed
 constexpr uint32_t kPanel = 512;     // columns that are unpacked at a time for more rows than that
 constexpr uint32_t kPanelBlocks = 4; // and blocks
-constexpr uint32_t kQueries = 8;     // queries of one Attend
+constexpr uint32_t kQueries = 8;     // queries of one Attend at most
 
 // A packed block holds 16 rows of `in` columns:
 //   F32, F16        column after column, 16 weights each
@@ -86,6 +86,7 @@ struct Landing {
 
 struct Kernels {
   const char* name;
+  uint32_t queries;  // of one Attend, here
   void (*product)(const Product&);
   void (*norm)(const float* x, const float* weight, float eps, uint32_t n, float* out);
   // both: 16 gates, then 16 values; out[i] = silu(gate) * value for i < n
@@ -95,6 +96,8 @@ struct Kernels {
   // largest of x and, given it, the sum of exp(x - largest)
   float (*largest)(const float* x, size_t n);
   double (*exp_sum)(const float* x, size_t n, float top);
+  // n floats as FP16: nearest, ties to even
+  void (*to_halves)(const float* x, size_t n, uint16_t* out);
   // reads n bytes, a multiple of 1024, in `streams` places at once, as fast as it can; something of all of them
   float (*read)(const uint8_t* p, size_t n, uint32_t streams);
 };

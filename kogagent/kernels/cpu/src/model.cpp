@@ -90,10 +90,10 @@ Model::Model(const kog_shape& shape)
   s.land_own = s.land_others = nullptr;
 }
 
-float Model::pack(const Packed& m, const void* first, const void* second) {
+float Model::pack(const Packed& m, uint32_t type, const void* first, const void* second) {
   std::vector<float> worst(s.threads, 0.0f);
-  const size_t size = m.type == KOG_F16 || m.type == KOG_BF16 ? 2 : 4;
-  team.run([&](uint32_t t) {
+  const size_t size = bytes_of(type);
+  const auto part = [&](uint32_t t) {
     for (const Run& run : m.runs[t]) {
       const size_t lane = size_t(run.lane) * m.out * m.in * size;
       const uint8_t* one = static_cast<const uint8_t*>(first) + lane;
@@ -101,14 +101,15 @@ float Model::pack(const Packed& m, const void* first, const void* second) {
       uint8_t* to = arenas[t]->data() + run.at;
       for (uint32_t b = 0; b < run.blocks; b++) {
         const uint32_t row = (run.block + b) * kBlock;
-        worst[t] = std::max(worst[t], pack_block(m, one, row, to));
+        worst[t] = std::max(worst[t], pack_block(m, *k, type, one, row, to));
         to += block_bytes(m.type, m.in);
         if (!m.pair) continue;
-        worst[t] = std::max(worst[t], pack_block(m, two, row, to));
+        worst[t] = std::max(worst[t], pack_block(m, *k, type, two, row, to));
         to += block_bytes(m.type, m.in);
       }
     }
-  });
+  };
+  team.run([&](uint32_t w) { team.each(w, part); });
   return *std::max_element(worst.begin(), worst.end());
 }
 
@@ -121,7 +122,7 @@ void Model::run(const Job& whole) {
     job.ids += at;
     if (whole.want == KOG_ALL) job.logits += size_t(at) * s.vocab;
     if (whole.want == KOG_LAST && at + kChunk < whole.rows) job.want = KOG_NONE;
-    team.run([&](uint32_t t) { pass(job, t); });
+    team.run([&](uint32_t w) { pass(job, w); });
   }
 }
 
@@ -162,40 +163,56 @@ void Model::make_room(uint32_t rows, const Job& job) {
   }
 }
 
-void Model::barrier(uint32_t t) {
-  const uint8_t* next = scratch[t].next;
-  team.barrier([next] {
+void Model::barrier(uint32_t w) {
+  const uint8_t* next = scratch[team.first(w)].next;
+  team.barrier(w, [next] {
     if (next == nullptr) return;
     for (uint32_t i = 0; i < kLinesAhead; i++) __builtin_prefetch(next + 64 * i);
   });
 }
 
-void Model::pass(const Job& job, uint32_t t) {
-  const uint32_t base = team.progress(t);
-  scratch[t].next = arenas[t]->data();
-  embed(job, t);
-  meet(t);
+// What thread w does of a pass: each phase for each part that is its own; t below is a part.
+void Model::pass(const Job& job, uint32_t w) {
+  const uint32_t base = team.progress(team.first(w));
+  const auto each = [&](const auto& part) { team.each(w, part); };
+  each([&](uint32_t t) {
+    scratch[t].next = arenas[t]->data();
+    embed(job, t);
+  });
+  meet(w);
   for (uint32_t i = 0; i < steps.size(); i++) {
-    Layer& layer = layers[i / 2];
-    if (i % 2 == 0) {
-      project(job, t, layer.attn_norm, layer.matrices[KOG_QKV]);
-      if (!owns_heads) meet(t);
-      append(job, t, layer, i / 2);
-      meet(t);
-      attend(job, t, layer, i / 2);
-      meet(t);
-      land(job, t, layer.matrices[KOG_OUT], mixed, steps[i], base);
-    } else {
-      project(job, t, layer.ffn_norm, layer.matrices[KOG_GATE_UP]);
-      meet(t);
-      land(job, t, layer.matrices[KOG_DOWN], hidden, steps[i], base);
+    const Layer& layer = layers[i / 2];
+    const bool attends = i % 2 == 0;
+    const Floats& weight = attends ? layer.attn_norm : layer.ffn_norm;
+    if (job.rows > kNormedRows) {
+      each([&](uint32_t t) { norm_rows(job, t, weight); });
+      meet(w);
     }
-    if (!by_lane && (i + 1 < steps.size() || job.want != KOG_NONE)) barrier(t);
+    each([&](uint32_t t) { project(job, t, weight, layer.matrices[attends ? KOG_QKV : KOG_GATE_UP]); });
+    if (attends) {
+      if (!owns_heads) meet(w);
+      each([&](uint32_t t) { append(job, t, layer, i / 2); });
+      meet(w);
+      each([&](uint32_t t) { attend(job, t, layer, i / 2); });
+    }
+    meet(w);
+    const Step& step = steps[i];
+    const Packed& last = layer.matrices[attends ? KOG_OUT : KOG_DOWN];
+    wait(w, base, 2 * step.free_from);
+    each([&](uint32_t t) { give(job, t, last, attends ? mixed : hidden, step); });
+    advance(w);  // given: two advances a module
+    for (const Landed& landing : step.landings)
+      if (landing.others != 0.0f) wait(w, base, 2 * landing.source + 1);
+    each([&](uint32_t t) { land(job, t, last, step); });
+    advance(w);  // landed
+    if (i + 1 < steps.size() || job.want != KOG_NONE) meet(w);
   }
   if (job.want == KOG_NONE) return;
-  if (by_lane) barrier(t);
-  logits(job, t);
-  if (job.want == KOG_LAST) summarise(job, t);
+  if (by_lane) barrier(w);
+  each([&](uint32_t t) {
+    logits(job, t);
+    if (job.want == KOG_LAST) summarise(job, t);
+  });
 }
 
 void Model::embed(const Job& job, uint32_t t) {
@@ -233,17 +250,17 @@ void Model::multiply(Product p, uint32_t t) {
   scratch[t].next = p.w + p.blocks * block_bytes(p.type, p.in);
 }
 
-// Norm, then the rows of q, k, v or of gate, up and their product that are t's.
+// The norms of many rows, dealt out evenly.
+void Model::norm_rows(const Job& job, uint32_t t, const Floats& weight) {
+  for (uint32_t u = share(s.lanes * job.rows, t); u < share(s.lanes * job.rows, t + 1); u++)
+    k->norm(&streams[size_t(u) * s.dim], weight.data(), s.norm_eps, s.dim, &normed[size_t(u) * s.dim]);
+}
+
+// The rows of q, k, v or of gate, up and their product that are t's; before that the norms of a few rows.
 void Model::project(const Job& job, uint32_t t, const Floats& weight, const Packed& m) {
-  const bool few = job.rows <= kNormedRows;
-  if (!few) {
-    for (uint32_t u = share(s.lanes * job.rows, t); u < share(s.lanes * job.rows, t + 1); u++)
-      k->norm(&streams[size_t(u) * s.dim], weight.data(), s.norm_eps, s.dim, &normed[size_t(u) * s.dim]);
-    meet(t);
-  }
   for (const Run& run : m.runs[t]) {
     const float* x = &normed[row(run.lane, 0, job, s.dim)];
-    if (few) {
+    if (job.rows <= kNormedRows) {
       float* own = scratch[t].normed.data();
       for (uint32_t r = 0; r < job.rows; r++)
         k->norm(&streams[row(run.lane, r, job, s.dim)], weight.data(), s.norm_eps, s.dim, own + r * s.dim);
@@ -349,7 +366,7 @@ void Model::attend(const Job& job, uint32_t t, const Layer& layer, uint32_t n) {
     const size_t store = size_t(n) * s.kv_heads + which;
     a.keys = job.keys + store * tiles * h * kBlock * cache_size;
     a.values = job.values + store * job.capacity * value_width * cache_size;
-    a.count = std::min(std::min(kQueries, end - at), (which + 1) * each - at);
+    a.count = std::min(std::min(k->queries, end - at), (which + 1) * each - at);
     for (uint32_t i = 0; i < a.count; i++) {
       const uint32_t in_head = at + i - which * each, m = in_head % job.rows;
       const uint32_t head = (which - lane * lane_kv) * group + in_head / job.rows;
@@ -365,40 +382,39 @@ void Model::attend(const Job& job, uint32_t t, const Layer& layer, uint32_t n) {
   }
 }
 
-// A module's last product and what lands after it: in the columns that are t's, or in its lanes.
-void Model::land(const Job& job, uint32_t t, const Packed& m, const Floats& input, const Step& step, uint32_t base) {
-  const size_t size = size_t(s.lanes) * job.rows * s.dim;
-  float* out = &outputs[step.slot * size];
-  if (by_lane) team.wait_for_all(base + 2 * step.free_from);
+// A module's last product, in t's columns or lanes.
+void Model::give(const Job& job, uint32_t t, const Packed& m, const Floats& input, const Step& step) {
+  float* out = &outputs[step.slot * size_t(s.lanes) * job.rows * s.dim];
   for (const Run& run : m.runs[t]) {
     const uint32_t first = run.block * kBlock;
     multiply({arenas[t]->data() + run.at, m.type, m.in, run.blocks, &input[row(run.lane, 0, job, m.in)], m.in, job.rows,
               out + row(run.lane, 0, job, s.dim) + first, s.dim, s.dim - first, nullptr},
              t);
   }
-  if (by_lane) team.advance(t);  // computed: two advances a module
-  if (by_lane || !m.runs[t].empty()) {
-    const uint32_t from = by_lane ? 0 : m.runs[t][0].block * kBlock;
-    const uint32_t to = by_lane ? s.dim : std::min(s.dim, from + m.runs[t][0].blocks * kBlock);
-    Landing l{};
-    l.lanes = s.lanes;
-    l.first = by_lane ? share(s.lanes, t) : 0;
-    l.last = by_lane ? share(s.lanes, t + 1) : s.lanes;
-    l.lane_step = size_t(job.rows) * s.dim;
-    l.n = to - from;
-    for (const Landed& landing : step.landings) {
-      if (by_lane && landing.others != 0.0f) team.wait_for_all(base + 2 * landing.source + 1);
-      l.own = landing.own;
-      l.others = landing.others;
-      for (uint32_t r = 0; r < job.rows; r++) {
-        const size_t at = size_t(r) * s.dim + from;
-        l.streams = &streams[at];
-        l.source = &outputs[landing.slot * size + at];
-        k->land(l);
-      }
+}
+
+// What lands after it, there.
+void Model::land(const Job& job, uint32_t t, const Packed& m, const Step& step) {
+  if (!by_lane && m.runs[t].empty()) return;
+  const size_t size = size_t(s.lanes) * job.rows * s.dim;
+  const uint32_t from = by_lane ? 0 : m.runs[t][0].block * kBlock;
+  const uint32_t to = by_lane ? s.dim : std::min(s.dim, from + m.runs[t][0].blocks * kBlock);
+  Landing l{};
+  l.lanes = s.lanes;
+  l.first = by_lane ? share(s.lanes, t) : 0;
+  l.last = by_lane ? share(s.lanes, t + 1) : s.lanes;
+  l.lane_step = size_t(job.rows) * s.dim;
+  l.n = to - from;
+  for (const Landed& landing : step.landings) {
+    l.own = landing.own;
+    l.others = landing.others;
+    for (uint32_t r = 0; r < job.rows; r++) {
+      const size_t at = size_t(r) * s.dim + from;
+      l.streams = &streams[at];
+      l.source = &outputs[landing.slot * size + at];
+      k->land(l);
     }
   }
-  if (by_lane) team.advance(t);  // landed
 }
 
 void Model::logits(const Job& job, uint32_t t) {

@@ -61,7 +61,7 @@ class Model {
  public:
   explicit Model(const kog_shape& shape);
 
-  float pack(const Packed& m, const void* first, const void* second);
+  float pack(const Packed& m, uint32_t type, const void* first, const void* second);
   // Runs all rows; afterwards `summary` holds for KOG_LAST.
   void run(const Job& whole);
   Summary summary() const;
@@ -77,22 +77,31 @@ class Model {
 
  private:
   void make_room(uint32_t rows, const Job& job);
-  void pass(const Job& job, uint32_t t);
+  void pass(const Job& job, uint32_t w);
   void embed(const Job& job, uint32_t t);
+  void norm_rows(const Job& job, uint32_t t, const Floats& weight);
   void project(const Job& job, uint32_t t, const Floats& weight, const Packed& m);
   void gate_up(const Job& job, uint32_t t, const Packed& m, const Run& run, const float* x);
   void append(const Job& job, uint32_t t, const Layer& layer, uint32_t n);
   void attend(const Job& job, uint32_t t, const Layer& layer, uint32_t n);
-  void land(const Job& job, uint32_t t, const Packed& m, const Floats& input, const Step& step, uint32_t at);
+  void give(const Job& job, uint32_t t, const Packed& m, const Floats& input, const Step& step);
+  void land(const Job& job, uint32_t t, const Packed& m, const Step& step);
   void logits(const Job& job, uint32_t t);
   void summarise(const Job& job, uint32_t t);
   void turn(uint32_t t, const Layer& layer, float* x, uint32_t lane, uint32_t head, uint32_t m);
   void write(uint8_t* cache, size_t at, size_t stride, const float* x) const;
   void multiply(Product p, uint32_t t);
-  void barrier(uint32_t t);
+  void barrier(uint32_t w);
   // Between phases that need what other threads did, unless every thread stays in its own lanes.
-  void meet(uint32_t t) {
-    if (!by_lane) barrier(t);
+  void meet(uint32_t w) {
+    if (!by_lane) barrier(w);
+  }
+  // Waits, where threads stay in their lanes, for all parts to have come `advances` far since the pass began.
+  void wait(uint32_t w, uint32_t base, uint32_t advances) {
+    if (by_lane) team.wait_for_all(w, base + advances);
+  }
+  void advance(uint32_t w) {
+    if (by_lane) team.each(w, [&](uint32_t t) { team.advance(t); });
   }
 
   size_t row(uint32_t lane, uint32_t m, const Job& job, uint32_t width) const {

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <exception>
 #include <thread>
 
@@ -39,11 +38,15 @@ int kog_choose(kog_model* model, const char* program) {
   return 1;
 }
 
-float kog_pack(kog_model* model, uint32_t layer, uint32_t matrix, const void* first, const void* second) {
-  return model->pack(model->layers[layer].matrices[matrix], first, second);
+float kog_pack(kog_model* model, uint32_t layer, uint32_t matrix, uint32_t type, const void* first,
+               const void* second) {
+  const kog::Packed& to = matrix == KOG_HEAD ? model->head : model->layers[layer].matrices[matrix];
+  return model->pack(to, type, first, second);
 }
 
-float kog_pack_head(kog_model* model, const void* head) { return model->pack(model->head, head, nullptr); }
+float kog_narrow(uint32_t type, const float* from, uint64_t n, uint16_t* to) {
+  return kog::narrow(*kog::best_kernels(), type, from, n, to);
+}
 
 void kog_set_embedding(kog_model* model, const void* table) { model->table = table; }
 
@@ -74,28 +77,30 @@ int kog_run(kog_model* model, void* keys, void* values, uint32_t capacity, uint3
 }
 
 double kog_read_bandwidth(uint32_t threads, uint64_t bytes, uint32_t repeats) {
-  using Clock = std::chrono::steady_clock;
   try {
     const kog::Kernels* k = kog::best_kernels();
     const size_t each = bytes / threads / 1024 * 1024;
     std::vector<std::unique_ptr<kog::Arena>> arenas(threads);
     std::vector<float> kept(threads);
     kog::Team team(threads);
-    team.run([&](uint32_t t) {  // each its own: pages lie where they are first touched
+    const auto touch = [&](uint32_t t) {  // each its own: pages lie where they are first touched
       try {
         arenas[t] = std::make_unique<kog::Arena>(each);
         memset(arenas[t]->data(), 0, each);
       } catch (const std::exception&) {
       }
-    });
+    };
+    team.run([&](uint32_t w) { team.each(w, touch); });
     for (const auto& arena : arenas)
       if (arena == nullptr) return 0.0;
     double best = 0.0;
     for (uint32_t i = 0; i < repeats; i++)
       for (const uint32_t streams : {1u, 2u, 4u}) {
-        const Clock::time_point start = Clock::now();
-        team.run([&](uint32_t t) { kept[t] = k->read(arenas[t]->data(), each, streams); });
-        const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+        const kog::Clock::time_point start = kog::Clock::now();
+        team.run([&](uint32_t w) {
+          team.each(w, [&](uint32_t t) { kept[t] = k->read(arenas[t]->data(), each, streams); });
+        });
+        const double seconds = kog::seconds_since(start);
         best = std::max(best, double(each) * threads / seconds);
       }
     return best + 0.0 * kept[0];

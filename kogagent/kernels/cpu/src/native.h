@@ -1,6 +1,6 @@
 // The C interface of the CPU program: what Python calls through ctypes. Knows no tensors' names, no text.
 //
-// Letters as in spec.py: V vocabulary, D width, N layers, L lanes, H heads, K key-value heads, h head width,
+// Letters as in kogagent/spec/model.py: V vocabulary, D width, N layers, L lanes, H heads, K key-value heads, h head width,
 // F feed-forward width. A model is opened, its matrices are packed, then it runs; one caller at a time.
 
 #ifndef KOG_NATIVE_H
@@ -21,7 +21,7 @@ extern "C" {
 enum { KOG_F32 = 0, KOG_F16 = 1, KOG_BF16 = 2, KOG_I8 = 3, KOG_I8_ROW = 4 };  // weights; I8 only once packed:
 // with a scale for 32 weights of a row, or for a row
 enum { KOG_HEAD_REPLICATE = 0, KOG_HEAD_SPLIT = 1, KOG_HEAD_SUM = 2 };  // ModelSpec.head
-enum { KOG_QKV = 0, KOG_OUT = 1, KOG_GATE_UP = 2, KOG_DOWN = 3 };       // matrices of a layer
+enum { KOG_QKV = 0, KOG_OUT = 1, KOG_GATE_UP = 2, KOG_DOWN = 3, KOG_HEAD = 4 };  // matrices; the last is of no layer
 enum { KOG_NONE = 0, KOG_LAST = 1, KOG_ALL = 2 };                       // which rows' logits
 
 typedef struct {
@@ -122,11 +122,16 @@ KOG_API const char* kog_program(const kog_model* model);
 // 0 when this processor cannot run that program.
 KOG_API int kog_choose(kog_model* model, const char* program);
 
-// Matrices [L, out, in] in the packed type, for I8 in F32; gate_up takes two. Returns the largest difference
-// between a weight and its packed value, relative to the largest weight of its row (0 except for I8).
-KOG_API float kog_pack(kog_model* model, uint32_t layer, uint32_t matrix, const void* first, const void* second);
-// The head [V, D] in the packed type. It is the table of embeddings as well, unless another is set.
-KOG_API float kog_pack_head(kog_model* model, const void* head);
+// Matrices [L, out, in] in `type`, which is F32, F16 or BF16; gate_up takes two, the others one. The head [V, D]
+// is the table of embeddings as well, unless another is set. Returns, for I8, the largest difference between a
+// weight and its packed value, relative to the largest weight of its row; else 0, or infinity where a weight lies
+// beyond the packed type's range.
+KOG_API float kog_pack(kog_model* model, uint32_t layer, uint32_t matrix, uint32_t type, const void* first,
+                       const void* second);
+// n floats in F16 or BF16. Returns 0, or infinity where one lies beyond that type's range.
+KOG_API float kog_narrow(uint32_t type, const float* from, uint64_t n, uint16_t* to);
+// GGML's blocks of 32 numbers in F16, rounded once. Returns 0 where that kind is not known here.
+KOG_API int kog_dequantise(uint32_t kind, const uint8_t* blocks, uint64_t count, uint16_t* to, uint32_t threads);
 // An untied table [V, D] in the packed type (F32 for I8), read in place: the caller keeps it.
 KOG_API void kog_set_embedding(kog_model* model, const void* table);
 // FP32, copied. bias [L, (H+2K)/L * h] or NULL; q_norm, k_norm [h] or NULL.

@@ -11,6 +11,7 @@
 #endif
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <new>
 #include <vector>
@@ -81,11 +82,41 @@ inline uint16_t half_at(const void* p, size_t i) {
   return half;
 }
 
+inline size_t bytes_of(uint32_t type) { return type == kF32 ? 4 : 2; }  // a number of an unpacked matrix
+
 // Where group g's quads lie in an INT8 block, and the FP16 scales of a group.
 inline size_t quads_at(uint32_t type, uint32_t g) {
   return size_t(g) * 512 + (type == kI8 ? size_t(g / 2 + 1) * 64 : 64);
 }
 inline size_t scales_at(uint32_t g) { return size_t(g / 2) * (2 * 512 + 64) + g % 2 * 32; }
+
+// n numbers of a 16-bit type or FP32 as floats.
+inline void widen(uint32_t type, const uint8_t* from, size_t n, float* to) {
+  switch (type) {
+    case kF16:
+      for (size_t i = 0; i < n; i++) to[i] = from_f16(half_at(from, i));
+      return;
+    case kBF16:
+      for (size_t i = 0; i < n; i++) to[i] = from_bf16(half_at(from, i));
+      return;
+    default: memcpy(to, from, n * sizeof(float));
+  }
+}
+
+// n floats in a 16-bit type. Returns 0, or infinity where a number lies beyond that type's range.
+inline float narrow(const Kernels& k, uint32_t type, const float* from, size_t n, uint16_t* to) {
+  if (type == kBF16) {
+    for (size_t i = 0; i < n; i++) to[i] = to_bf16(from[i]);
+  } else {
+    k.to_halves(from, n, to);
+  }
+  const uint32_t infinity = type == kBF16 ? 0x7f80u : 0x7c00u;
+  uint32_t found = 0;
+  for (size_t i = 0; i < n; i++) found |= (to[i] & 0x7fffu) == infinity;
+  for (size_t i = 0; found && i < n; i++)
+    if ((to[i] & 0x7fffu) == infinity && std::isfinite(from[i])) return INFINITY;
+  return 0.0f;
+}
 
 // One row of an INT8 block. Returns Packed's error.
 inline float pack_row(const Packed& m, const float* w, uint32_t r, uint8_t* to) {
@@ -114,37 +145,52 @@ inline float pack_row(const Packed& m, const float* w, uint32_t r, uint8_t* to) 
   return top > 0 ? off / top : 0.0f;
 }
 
-// Pack 16 rows of a row-major matrix from row `first`, rows past `out` as zeros. Returns Packed's error.
-inline float pack_block(const Packed& m, const void* source, uint32_t first, uint8_t* to) {
+// Pack 16 rows of a row-major matrix of `type` from row `first`, rows past `out` as zeros. Returns what kog_pack
+// does.
+inline float pack_block(const Packed& m, const Kernels& k, uint32_t type, const void* source, uint32_t first,
+                        uint8_t* to) {
   const uint32_t rows = std::min(kBlock, m.out - first);
+  const size_t size = bytes_of(type);
+  const uint8_t* w = static_cast<const uint8_t*>(source) + size_t(first) * m.in * size;
+  float worst = 0.0f;
   if (is_int8(m.type)) {
-    const float* w = static_cast<const float*>(source) + size_t(first) * m.in;
-    float worst = 0.0f;
-    for (uint32_t r = 0; r < kBlock; r++)
-      worst = std::max(worst, pack_row(m, r < rows ? w + size_t(r) * m.in : nullptr, r, to));
+    std::vector<float> row(m.in);
+    for (uint32_t r = 0; r < kBlock; r++) {
+      if (r < rows) widen(type, w + size_t(r) * m.in * size, m.in, row.data());
+      worst = std::max(worst, pack_row(m, r < rows ? row.data() : nullptr, r, to));
+    }
     return worst;
   }
-  const size_t size = m.type == kF32 ? 4 : 2;
-  const uint8_t* w = static_cast<const uint8_t*>(source) + size_t(first) * m.in * size;
+  constexpr uint32_t some = 64;  // a few columns at a time: their lines stay in the cache
   if (rows < kBlock || m.type == kBF16) memset(to, 0, block_bytes(m.type, m.in));
-  for (uint32_t k = 0; k < m.in; k += 64) {  // a few columns at a time: their lines stay in the cache
-    const uint32_t end = std::min(m.in, k + 64);
+  for (uint32_t from = 0; from < m.in; from += some) {
+    const uint32_t n = std::min(some, m.in - from);
     for (uint32_t r = 0; r < rows; r++) {
-      const uint8_t* row = w + size_t(r) * m.in * size;
+      const uint8_t* row = w + (size_t(r) * m.in + from) * size;
+      float floats[some];
+      uint16_t halves[some];
+      if (type != m.type) {
+        widen(type, row, n, floats);
+        row = reinterpret_cast<const uint8_t*>(floats);
+        if (m.type != kF32) {
+          worst = std::max(worst, narrow(k, m.type, floats, n, halves));
+          row = reinterpret_cast<const uint8_t*>(halves);
+        }
+      }
       switch (m.type) {
         case kF32:
-          for (uint32_t i = k; i < end; i++) memcpy(to + (size_t(i) * kBlock + r) * 4, row + size_t(i) * 4, 4);
+          for (uint32_t i = 0; i < n; i++) memcpy(to + (size_t(from + i) * kBlock + r) * 4, row + size_t(i) * 4, 4);
           break;
         case kF16:
-          for (uint32_t i = k; i < end; i++) memcpy(to + (size_t(i) * kBlock + r) * 2, row + size_t(i) * 2, 2);
+          for (uint32_t i = 0; i < n; i++) memcpy(to + (size_t(from + i) * kBlock + r) * 2, row + size_t(i) * 2, 2);
           break;
         default:
-          for (uint32_t i = k; i < end; i++)
-            memcpy(to + (size_t(i / 2) * kBlock + r) * 4 + i % 2 * 2, row + size_t(i) * 2, 2);
+          for (uint32_t i = 0; i < n; i++)
+            memcpy(to + (size_t((from + i) / 2) * kBlock + r) * 4 + i % 2 * 2, row + size_t(i) * 2, 2);
       }
     }
   }
-  return 0.0f;
+  return worst;
 }
 
 // Row `row` (0..15) of a packed block as floats.

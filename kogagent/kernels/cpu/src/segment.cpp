@@ -1,7 +1,6 @@
 // A decode segment in one call: pass, mask, draw, forced runs, ends. engine/backends/host.py says what each means.
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <exception>
 
@@ -11,10 +10,6 @@
 
 namespace kog {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 struct Store {
   uint8_t* keys;
@@ -36,7 +31,7 @@ class Segment {
         if (why != KOG_GOES_ON) return why;
         s_.opened = 1;
       }
-      if (ran && (was_prompt || since(start) >= s_.seconds)) return KOG_GOES_ON;
+      if (ran && (was_prompt || seconds_since(start) >= s_.seconds)) return KOG_GOES_ON;
       if (stopped()) return KOG_CANCELLED;
       const uint32_t* mask = nullptr;
       uint32_t words = 0;
@@ -86,7 +81,7 @@ class Segment {
       id = sampler_.draw(s_, *model_.k, s_.logits, store_.position + s_.ran, mask, words);
     if (id >= s_.legal || !std::isfinite(s_.logits[id])) return KOG_BROKEN;
     const int why = emit(id, float(double(s_.logits[id] - found.top) - log(found.total)), false);
-    const double elapsed = since(start);
+    const double elapsed = seconds_since(start);
     if (is_prompt) {
       s_.prefill_s += elapsed;
     } else {
@@ -113,7 +108,7 @@ class Segment {
       while (why == KOG_GOES_ON && walk.run_at < walk.run_end) why = emit(walk.run[walk.run_at], 0.0f, true);
     }
     if (why == KOG_GOES_ON && s_.grammar->finished(walk)) why = KOG_GRAMMAR;
-    s_.forced_s += since(start);
+    s_.forced_s += seconds_since(start);
     return why;
   }
 

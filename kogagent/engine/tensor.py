@@ -1,0 +1,88 @@
+"""A tensor in memory, without torch: numpy's numbers, BF16 as its bits. Knows no model and no file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    import torch
+
+Kind: TypeAlias = Literal["float32", "float16", "bfloat16"]
+
+STORED: dict[Kind, np.dtype[Any]] = {
+    "float32": np.dtype("<f4"),
+    "float16": np.dtype("<f2"),
+    "bfloat16": np.dtype("<u2"),  # its bits: numpy has no such type
+}
+_BITS: dict[Kind, tuple[type[np.unsignedinteger[Any]], int]] = {  # as integers, and infinity among them
+    "float32": (np.uint32, 0x7F800000),
+    "float16": (np.uint16, 0x7C00),
+    "bfloat16": (np.uint16, 0x7F80),
+}
+_AT_ONCE = 1 << 18  # numbers looked at in one go: they stay in the cache
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HostTensor:
+    """kind: what the numbers are; data: how they lie, of the type STORED says."""
+
+    kind: Kind
+    data: npt.NDArray[Any]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.data.shape
+
+    def is_finite(self) -> bool:
+        """Neither NaN nor infinity anywhere."""
+        kind, infinity = _BITS[self.kind]
+        bits = np.ascontiguousarray(self.data).reshape(-1).view(kind)
+        below = (1 << (8 * bits.itemsize - 1)) - 1  # every bit but the sign's
+        return all(
+            int((bits[i : i + _AT_ONCE] & below).max()) < infinity for i in range(0, len(bits), _AT_ONCE)
+        )
+
+    def float32(self) -> npt.NDArray[np.float32]:
+        """The numbers, in memory of their own unless they are FP32 already."""
+        if self.kind == "bfloat16":
+            return (self.data.astype(np.uint32) << 16).view(np.float32)
+        return self.data.astype(np.float32, copy=False)
+
+    def torch(self) -> torch.Tensor:
+        """The same memory as a tensor of torch."""
+        import torch
+
+        if self.kind == "bfloat16":
+            return torch.from_numpy(self.data.view(np.int16)).view(torch.bfloat16)
+        return torch.from_numpy(self.data)
+
+
+Weight: TypeAlias = "HostTensor | torch.Tensor"
+"""What a checkpoint holds: files give the first, random weights and tests the second."""
+
+
+def on_host(tensor: Weight) -> HostTensor:
+    """A tensor as numpy has it, in the same memory where torch keeps it contiguous and on the host."""
+    if isinstance(tensor, HostTensor):
+        return tensor
+    import torch
+
+    tensor = tensor.detach().cpu().contiguous()
+    if tensor.dtype == torch.bfloat16:
+        return HostTensor("bfloat16", tensor.view(torch.int16).numpy().view(np.uint16))
+    if tensor.dtype == torch.float16:
+        return HostTensor("float16", tensor.numpy())
+    return HostTensor("float32", tensor.float().numpy())
+
+
+def side_by_side(parts: Sequence[HostTensor], axis: int) -> HostTensor:
+    """Parts in one tensor; FP32 where they are not all of one kind."""
+    kinds = {part.kind for part in parts}
+    if len(kinds) == 1:
+        return HostTensor(kinds.pop(), np.concatenate([part.data for part in parts], axis))
+    return HostTensor("float32", np.concatenate([part.float32() for part in parts], axis))
