@@ -5,10 +5,11 @@
 On a machine with a GPU, without --model: the shapes of `benchmarks.decode_cuda`, with its options, all peers,
 gaps between tokens, and a chart. Elsewhere, or with --backend cpu, SmolLM2-135M and LaneFormer-nano, or what
 --model names. The limit of a figure is the best read bandwidth measured in the same rounds, over as much
-memory as the weights take, divided by the bytes one token needs: every weight but the embedding table, and the keys
-and values at the middle of the run; on a GPU it is the kernel's own ring without products. What is compared
-takes turns in one interleave, on fresh random prompts; on a CPU that is the torch backend, transformers, and,
-for a .gguf file where `make peers` has built it, llama.cpp with F16 and Q8_0 weights of the same file.
+memory as the weights take, divided by the bytes one token needs: every weight but the embedding table, and
+the keys and values at the middle of the run; on a GPU it is the kernel's own ring without products. What is
+compared takes turns in one interleave, on fresh random prompts; on a CPU that is the torch backend,
+transformers, and, for a .gguf file where `make peers` has built it, llama.cpp with F16 and Q8_0 weights of
+the same file.
 """
 
 from __future__ import annotations
