@@ -134,8 +134,8 @@ def transformers_run(case: Case, dtype: str, rng: np.random.Generator) -> Callab
         prompt = torch.tensor([case.prompt(rng)])
         options = {keyword: DynamicCache(config=model.config), "use_cache": True, "logits_to_keep": 1}
         with torch.inference_mode():
-            for ids in prompt[:, :-1].split(at_once, 1):
-                model(ids, **options)
+            for i in range(0, case.context - 1, at_once):
+                model(prompt[:, i : min(i + at_once, case.context - 1)], **options)
             token = prompt[:, -1:]
             start = time.perf_counter()
             for _ in range(case.tokens):

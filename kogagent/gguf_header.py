@@ -21,6 +21,7 @@ _SCALARS = {
     7: ("?", 1), 10: ("Q", 8), 11: ("q", 8), 12: ("d", 8),
 }  # fmt: skip
 _STRING, _ARRAY = 8, 9
+_LENGTH = struct.Struct("<Q")  # of a string, in front of it
 _KEEP_ALL_UP_TO = 1 << 28  # elements of one array; a larger count is a damaged file, not a vocabulary
 
 
@@ -126,6 +127,25 @@ class _Reader:
         except UnicodeDecodeError as error:
             raise ConfigError(f"{self._path}: a string in the metadata is not UTF-8 ({error})") from error
 
+    def _strings(self, count: int) -> list[str]:
+        """What `count` calls of _string give, several times as fast: a vocabulary has 100,000 of them."""
+        data, at, out = self._data, self._at, list[str]()
+        try:
+            for _ in range(count):
+                start = at + _LENGTH.size
+                end = start + _LENGTH.unpack_from(data, at)[0]
+                piece = data[start:end]
+                if len(piece) < end - start:
+                    break
+                out.append(piece.decode())
+                at = end
+        except (struct.error, UnicodeDecodeError):
+            pass
+        self._at = at
+        while len(out) < count:
+            out.append(self._string())  # it is wrong, and says how
+        return out
+
     def _value(self, kind: int, key: str) -> Any:
         if kind == _STRING:
             return self._string()
@@ -136,6 +156,8 @@ class _Reader:
             if inner in _SCALARS:
                 letter, size = _SCALARS[inner]
                 return list(struct.unpack(f"<{count}{letter}", self._take(count * size)))
+            if inner == _STRING:
+                return self._strings(count)
             return [self._value(inner, key) for _ in range(count)]
         if kind not in _SCALARS:
             raise ConfigError(f"{self._path}: {key!r} has the unknown value type {kind}")
