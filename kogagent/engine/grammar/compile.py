@@ -13,15 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Literal, overload
 
-from kogagent.engine.grammar.automaton import (
-    END,
-    FINISHED,
-    MAX_STATES,
-    Automaton,
-    Builder,
-    Conflict,
-    TooLarge,
-)
+from kogagent.engine.grammar.automaton import END, FINISHED, Automaton
+from kogagent.engine.grammar.builder import MAX_STATES, Builder, Conflict, TooLarge
 from kogagent.engine.grammar.ebnf import read_ebnf
 from kogagent.engine.grammar.fallback import FallbackGrammar, schema_fallback, turn_fallback
 from kogagent.engine.grammar.library import library

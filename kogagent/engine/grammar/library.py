@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from kogagent.engine.grammar.automaton import COUNT, RETURN, Builder
+from kogagent.engine.grammar.automaton import COUNT, RETURN
+from kogagent.engine.grammar.builder import Builder
 from kogagent.engine.grammar.numbers import free_number
 from kogagent.engine.grammar.utf8 import Spans, sequences
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from kogagent.engine.grammar.automaton import END, FINISHED, RETURN, Builder
+from kogagent.engine.grammar.automaton import END, FINISHED, RETURN
+from kogagent.engine.grammar.builder import Builder
 from kogagent.engine.grammar.dfa import Dfa, split
 from kogagent.engine.grammar.ebnf import (
     Alternatives,

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kogagent.engine.grammar.automaton import RETURN, Conflict
+from kogagent.engine.grammar.automaton import RETURN
+from kogagent.engine.grammar.builder import Conflict
 from kogagent.engine.grammar.dfa import (
     ANYTHING,
     Dfa,

@@ -10,15 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
-from kogagent.engine.grammar.automaton import (
-    COUNT,
-    END,
-    FINISHED,
-    RETURN,
-    TARGET,
-    Builder,
-    Conflict,
-)
+from kogagent.engine.grammar.automaton import COUNT, END, FINISHED, RETURN, TARGET
+from kogagent.engine.grammar.builder import Builder, Conflict
 from kogagent.engine.grammar.library import library
 from kogagent.engine.grammar.shapes import Bounds
 from kogagent.engine.grammar.trie import TokenTrie

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any
 
-from kogagent.engine.grammar.automaton import COUNT, RETURN, TARGET, UNBOUNDED, Builder, Conflict
+from kogagent.engine.grammar.automaton import COUNT, RETURN, TARGET, UNBOUNDED
+from kogagent.engine.grammar.builder import Builder, Conflict
 from kogagent.engine.grammar.dfa import Dfa, TooManyStates, literals, union
 from kogagent.engine.grammar.disjoint import require_disjoint
 from kogagent.engine.grammar.library import Library
