@@ -257,6 +257,118 @@ OWN: list[tuple[Any, list[Any], list[Any]]] = [
         [[], [True, True], [True, False, True]],
     ),
     (
+        {"type": "array", "items": {"type": "string"}, "contains": {"const": "admin"}, "maxItems": 3},
+        [["admin"], ["a", "admin"], ["admin", "adm", "admin"], ["admini", "admin", "\n"]],
+        [[], ["a"], ["adm", "admini"], [1, "admin"], ["a", "b", "c", "admin"]],
+    ),
+    (
+        {
+            "type": "array",
+            "items": {"type": "number", "maximum": 99},
+            "contains": {"minimum": 5},
+            "minContains": 2,
+            "maxContains": 2,
+        },
+        [[5, 6], [1, 5.5, 4.9, 99], [5, -3, 12]],
+        [[], [5], [5, 6, 7], [1, 2], [5, 100]],
+    ),
+    (
+        {"type": "array", "contains": {"type": "string"}, "minContains": 0, "maxContains": 1, "minItems": 1},
+        [[1], ["x"], [None, "x", {}]],
+        [[], ["x", "y"], ["x", 1, "x"]],
+    ),
+    (
+        {"allOf": [{"contains": {"type": "string"}}, {"contains": {"type": "null"}}], "type": "array"},
+        [["x", None], [None, 1, "x"]],
+        [[], ["x"], [None, None], [1]],
+    ),
+    (
+        {"type": "array", "uniqueItems": True, "items": {"enum": ["a", 1, 2]}, "contains": {"const": 2}},
+        [[2], ["a", 2], [1, 2, "a"]],
+        [[], [1], ["a"], [2, 2], [1, "a"]],
+    ),
+    (
+        {"type": "array", "not": {"contains": {"type": "string"}, "minContains": 2}},
+        [[], ["x"], [1, "x", None]],
+        [["x", "y"], ["x", 1, "y"]],
+    ),
+    ({"type": "array", "not": {"items": {"type": "string"}}}, [[1], ["x", 1]], [[], ["x"]]),
+    (
+        {
+            "$ref": "#/$defs/base",
+            "properties": {"b": {"type": "integer"}},
+            "unevaluatedProperties": False,
+            "$defs": {"base": {"type": "object", "properties": {"a": {}}, "patternProperties": {"^x-": {}}}},
+        },
+        [{}, {"a": 1, "b": 2}, {"b": 3, "x-y": 1}],
+        [{"c": 1}, {"a": 1, "c": 2}, {"b": "x"}, 3],
+    ),
+    (
+        {
+            "type": "object",
+            "anyOf": [
+                {"properties": {"a": {"const": 1}}, "required": ["a"]},
+                {"properties": {"b": {"const": 2}}, "required": ["b"]},
+            ],
+            "unevaluatedProperties": False,
+        },
+        [{"a": 1}, {"b": 2}, {"a": 1, "b": 2}],
+        [{}, {"a": 2}, {"a": 1, "b": 3}, {"b": 2, "c": 1}],
+    ),
+    (
+        {
+            "type": "object",
+            "if": {"properties": {"a": {"const": 1}}, "required": ["a"]},
+            "then": {"properties": {"b": {}}},
+            "else": {"properties": {"c": {}}},
+            "unevaluatedProperties": False,
+        },
+        [{}, {"a": 1}, {"a": 1, "b": 2}, {"c": 3}],
+        [{"a": 2}, {"a": 1, "c": 1}, {"b": 1}, {"c": 1, "d": 1}],
+    ),
+    (
+        {
+            "type": "object",
+            "properties": {"a": {}},
+            "allOf": [{"properties": {"b": {}}, "unevaluatedProperties": False}],
+        },
+        [{}, {"b": 1}],
+        [{"a": 1}, {"a": 1, "b": 1}, {"c": 1}],
+    ),
+    (
+        {
+            "type": "array",
+            "allOf": [{"prefixItems": [True, {"type": "string"}]}],
+            "prefixItems": [{"type": "integer"}],
+            "unevaluatedItems": {"type": "null"},
+        },
+        [[], [1], [1, "x"], [1, "x", None, None]],
+        [["x"], [1, 2], [1, "x", 3]],
+    ),
+    (
+        {"type": "array", "contains": {"type": "string"}, "unevaluatedItems": {"type": "integer"}},
+        [["x"], [1, "x", 2], ["x", "y"]],
+        [[], [1], ["x", None]],
+    ),
+    (
+        {
+            "$ref": "#/$defs/node",
+            "$defs": {
+                "node": {
+                    "$dynamicAnchor": "n",
+                    "$recursiveAnchor": True,
+                    "properties": {
+                        "k": {"$dynamicRef": "#n"},
+                        "r": {"type": "array", "items": {"$recursiveRef": "#"}},
+                    },
+                    "type": "object",
+                }
+            },
+        },
+        [{}, {"k": {"k": {}}}, {"r": [{}, {"k": {}}]}],
+        [{"k": 1}, {"r": [1]}, 1],
+    ),
+    (
         {
             "type": "object",
             "properties": {"a": {}, "b": {}, "c": {}, "d": {}},

@@ -14,8 +14,8 @@ A site is a call: (entry state, return state, least count, most count). One step
        next state.
     4. While the state is RETURN: illegal below the least count of the site, else pop, go to its return state.
 
-Everything is deterministic, one move a symbol, so a device can run the same as a table (tables.py). builder.py
-puts automata together.
+Everything is deterministic, one move a symbol, so a device can run the same as a table (tables.py).
+builder.py puts automata together.
 """
 
 from __future__ import annotations

@@ -327,10 +327,10 @@ class _Values:
     def _value(self, schemas: Schemas, follow: int, form: CallFormat) -> int:
         writer = Writer(self.builder, self.lib, schemas, form, self.names)
         state = writer.arguments(schemas.goal(), follow)
-        self.notes.update(schemas.notes)
         if state is None:
-            why = "its recursion has no base" if schemas.cut else "it contradicts itself"
-            raise schemas.error(f"no value satisfies this schema: {why}", "", "$ref" if schemas.cut else "")
+            raise schemas.refusal()
+        schemas.vanished()
+        self.notes.update(schemas.notes)
         return state
 
 

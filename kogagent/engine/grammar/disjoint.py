@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from kogagent.engine.grammar.dfa import TooManyStates, intersect
+from kogagent.engine.grammar.fits import holds
 from kogagent.engine.grammar.schema import Schemas
 from kogagent.engine.grammar.shapes import Goal, Shape, meet
 
@@ -25,11 +26,11 @@ def require_disjoint(schemas: Schemas, shapes: Sequence[Shape], path: str) -> tu
             if not any(left.choices[g] != right.choices.get(g, left.choices[g]) for g in left.choices):
                 continue
             if left.values is not None:
-                kept = tuple(v for v in left.values if not schemas.holds(right, v))
+                kept = tuple(v for v in left.values if not holds(schemas.expand, right, v))
                 out[i] = replace(left, values=kept)
                 continue
             if right.values is not None:
-                kept = tuple(v for v in right.values if not schemas.holds(left, v))
+                kept = tuple(v for v in right.values if not holds(schemas.expand, left, v))
                 out[j] = replace(right, values=kept)
                 continue
             for kind in sorted(left.types & right.types):
@@ -73,9 +74,9 @@ def _meet(schemas: Schemas, left: Goal, right: Goal, depth: int) -> bool:
 
 def _overlap(schemas: Schemas, a: Shape, b: Shape, depth: int) -> bool:
     if a.values is not None:
-        return any(schemas.holds(b, v) for v in a.values)
+        return any(holds(schemas.expand, b, v) for v in a.values)
     if b.values is not None:
-        return any(schemas.holds(a, v) for v in b.values)
+        return any(holds(schemas.expand, a, v) for v in b.values)
     return any(not _apart(schemas, a, b, kind, depth) for kind in a.types & b.types)
 
 

@@ -1,4 +1,4 @@
-"""The keywords of JSON Schema: enforced, mere annotation, or refused. Knows no shapes."""
+"""The keywords of JSON Schema: enforced or mere annotation; all others are refused. Knows no shapes."""
 
 from __future__ import annotations
 
@@ -24,6 +24,14 @@ KEYWORDS: dict[str, tuple[str, str]] = {
     "additionalItems": ("enforced", "behind a draft-07 list of `items`"),
     "minItems": ("enforced", ""),
     "maxItems": ("enforced", ""),
+    "contains": (
+        "enforced",
+        "where an item tells in time whether it fits; items up to some hundreds",
+    ),
+    "minContains": ("enforced", "beside contains"),
+    "maxContains": ("enforced", "beside contains"),
+    "unevaluatedItems": ("enforced", "of each alternative, what all that holds together speaks of"),
+    "unevaluatedProperties": ("enforced", "likewise; beside it an anyOf of at most 7"),
     "uniqueItems": ("enforced", "items of at most 8 enumerated values, or at most one item"),
     "minLength": ("enforced", "in code points"),
     "maxLength": ("enforced", "in code points; cost does not grow with it"),
@@ -45,9 +53,14 @@ KEYWORDS: dict[str, tuple[str, str]] = {
     "$defs": ("enforced", ""),
     "definitions": ("enforced", ""),
     "$anchor": ("enforced", "as a target of $ref"),
+    "$dynamicAnchor": ("enforced", "as a target of $dynamicRef and $ref"),
+    "$dynamicRef": ("enforced", "like $ref: a document without embedded $id has one target"),
+    "$recursiveAnchor": ("annotation", "2019-09: of a document without embedded $id it says nothing"),
+    "$recursiveRef": ("enforced", "2019-09: like $ref"),
     "nullable": ("enforced", "OpenAPI: adds null"),
     "$schema": ("annotation", "picks draft-07 where it names it"),
-    "$id": ("annotation", "at the root"),
+    "$id": ("annotation", "at the root, and elsewhere around no reference"),
+    "$vocabulary": ("annotation", "speaks of schemas that name this one in $schema"),
     "$comment": ("annotation", ""),
     "title": ("annotation", ""),
     "description": ("annotation", ""),
@@ -61,27 +74,29 @@ KEYWORDS: dict[str, tuple[str, str]] = {
     "contentMediaType": ("annotation", "asserts nothing since 2019-09; refused in draft-07"),
     "contentSchema": ("annotation", "asserts nothing"),
     "discriminator": ("annotation", "OpenAPI: names what oneOf already says"),
-    "contains": ("refused", "needs memory of earlier items"),
-    "minContains": ("refused", ""),
-    "maxContains": ("refused", ""),
-    "unevaluatedItems": ("refused", ""),
-    "unevaluatedProperties": ("refused", ""),
-    "$dynamicRef": ("refused", ""),
-    "$dynamicAnchor": ("refused", ""),
-    "$recursiveRef": ("refused", ""),
-    "$recursiveAnchor": ("refused", ""),
-    "$vocabulary": ("refused", ""),
 }
-"""keyword: (enforced | annotation | refused, how far). One in no row is refused; x-… is an annotation."""
+"""keyword: (enforced | annotation, how far). One in no row is refused; x-… is an annotation."""
+
+NEWER = {
+    **dict.fromkeys(("contentEncoding", "contentMediaType"), "lets it assert what no automaton checks"),
+    **dict.fromkeys(("minContains", "maxContains"), "does not know it"),
+    **dict.fromkeys(("unevaluatedItems", "unevaluatedProperties"), "does not know it"),
+    **dict.fromkeys(
+        ("$dynamicRef", "$dynamicAnchor", "$recursiveRef", "$recursiveAnchor"), "does not know it"
+    ),
+}
+"""keyword: what draft-07 does with it: refused there, for a reader of that draft would take it otherwise."""
 
 
-def verdict(keyword: str) -> tuple[str, str]:
-    """What becomes of a keyword, and for a refused one why."""
-    kind, how = KEYWORDS.get(keyword, ("annotation" if str(keyword).startswith("x-") else "refused", ""))
-    if kind != "refused":
-        return kind, how
-    said = "is not supported" if keyword in KEYWORDS else "is not known"
-    return kind, f"{said}{': ' + how if how else ''}. Remove it or rewrite the schema"
+def verdict(keyword: str, old: bool = False) -> tuple[str, str]:
+    """What becomes of a keyword, and for a refused one why. old: in a document of draft-07 or before."""
+    if old and keyword in NEWER:
+        return "refused", f"is not supported: draft-07 {NEWER[keyword]}. Remove it or name a newer $schema"
+    if keyword in KEYWORDS:
+        return KEYWORDS[keyword]
+    if str(keyword).startswith("x-"):
+        return "annotation", ""
+    return "refused", "is not known. Remove it or rewrite the schema"
 
 
 CARRIED = frozenset(
@@ -101,11 +116,18 @@ IMPLIES = {
         ("properties", "required", "additionalProperties", "minProperties", "maxProperties"), "object"
     ),
     **dict.fromkeys(
-        ("patternProperties", "propertyNames", "dependentRequired", "dependentSchemas", "dependencies"),
+        (
+            *("patternProperties", "propertyNames", "dependentRequired", "dependentSchemas", "dependencies"),
+            "unevaluatedProperties",
+        ),
         "object",
     ),
     **dict.fromkeys(
-        ("items", "prefixItems", "additionalItems", "minItems", "maxItems", "uniqueItems"), "array"
+        (
+            *("items", "prefixItems", "additionalItems", "minItems", "maxItems", "uniqueItems"),
+            *("contains", "unevaluatedItems"),
+        ),
+        "array",
     ),
     **dict.fromkeys(("minLength", "maxLength", "pattern"), "string"),
     **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"), "number"),

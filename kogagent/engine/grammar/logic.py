@@ -10,6 +10,7 @@ stands beside it rules it out anyway.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -35,11 +36,12 @@ Resolve = Callable[[Any, str], Any]
 _ANY = frozenset(TYPES)
 
 
-class Part:
+class Part(ABC):
     """What no JSON Schema can say: narrows a shape to its alternatives."""
 
+    @abstractmethod
     def narrow(self, schemas: Schemas, shape: Shape, path: str) -> list[Shape]:
-        raise NotImplementedError
+        """The alternatives of `shape` that it leaves. Raises SchemaError where no automaton can hold them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,22 +90,28 @@ class Refused(Part):
         if shape.values is not None:
             possible = frozenset(map(type_of, shape.values)) & self.types & shape.types
         else:
-            possible = shape.types & self.types
+            possible = shape.likely & self.types
         if not possible or (self.fractions and shape.numbers.integer):
             return []
         raise schemas.error(f"{self.why}; refused", path, self.keyword)
 
 
 def alternatives(
-    schema: Mapping[str, Any], keyword: str, path: str, resolve: Resolve, errors: Errors
+    schema: Mapping[str, Any],
+    keyword: str,
+    path: str,
+    resolve: Resolve,
+    errors: Errors,
+    tracked: bool = False,
 ) -> Alternatives:
-    """What one of the keywords of `schema` says. Raises SchemaError for what is no schema."""
+    """What one of the keywords of `schema` says. tracked: it matters what a condition speaks of, even where
+    nothing follows from it. Raises SchemaError for what is no schema."""
     negation = _Negation(resolve, errors)
     value = schema[keyword]
     if keyword == "not":
         return [(parts, True) for parts in negation.of(value, f"{path}/not")]
     if keyword == "if":
-        if "then" not in schema and "else" not in schema:
+        if "then" not in schema and "else" not in schema and not tracked:
             return [((), True)]
         unmet = negation.of(value, f"{path}/if") if schema.get("else", True) is not False else []
         return [((value,), schema.get("then", True)), *((parts, schema.get("else", True)) for parts in unmet)]
@@ -147,7 +155,8 @@ class _Negation:
             if found is None:
                 continue
             out += [(*held, *parts) for parts in found]
-            held.append({k: schema[k] for k in (keyword, "type", "nullable", "$schema") if k in schema})
+            beside = (keyword, "type", "nullable", "$schema", *_BESIDE.get(keyword, ()))
+            held.append({k: schema[k] for k in beside if k in schema})
         return out
 
     def _keyword(self, schema: Mapping[str, Any], keyword: str, path: str) -> list[Conjunction] | None:
@@ -159,7 +168,7 @@ class _Negation:
         refused = _REFUSED.get(keyword)
         if refused is not None:
             types, why = refused
-            if (keyword, value) in (("uniqueItems", False), ("additionalProperties", True), ("items", True)):
+            if (keyword, value) in (("uniqueItems", False), ("additionalProperties", True)):
                 return None
             return [(Refused(types, f"inside not or if: {why}", keyword),)]
         match keyword:
@@ -185,6 +194,10 @@ class _Negation:
                 return self._properties(value, path)
             case "prefixItems":
                 return self._prefix(value, path)
+            case "items":
+                return self._items(schema, path)
+            case "contains":
+                return self._contains(schema, path)
             case "dependentRequired":
                 return self._dependent(value, path)
             case "allOf":
@@ -196,7 +209,7 @@ class _Negation:
                 return parts
             case "not":
                 return [(value,)]
-            case "$ref":
+            case "$ref" | "$dynamicRef" | "$recursiveRef":
                 return self.of(self._resolve(value, path), path)
         return None
 
@@ -251,7 +264,7 @@ class _Negation:
             out.append((other, _Enumerated(held, "inside not or if: an array or an object", keyword)))
         return out
 
-    def _count(self, keyword: str, value: Any, path: str) -> list[Conjunction]:
+    def _whole(self, keyword: str, value: Any, path: str) -> int:
         if (
             isinstance(value, bool)
             or not isinstance(value, int | float)
@@ -259,10 +272,14 @@ class _Negation:
             or value % 1
         ):
             raise self._errors(f"must be an integer of at least 0, not {value!r}", path, keyword)
+        return int(value)
+
+    def _count(self, keyword: str, value: Any, path: str) -> list[Conjunction]:
+        count = self._whole(keyword, value, path)
         kind = {"Length": "string", "Items": "array"}.get(keyword[3:], "object")
         if keyword.startswith("max"):
-            return [({"type": kind, "min" + keyword[3:]: int(value) + 1},)]
-        return [({"type": kind, "max" + keyword[3:]: int(value) - 1},)] if value else []
+            return [({"type": kind, "min" + keyword[3:]: count + 1},)]
+        return [({"type": kind, "max" + keyword[3:]: count - 1},)] if count else []
 
     def _names(self, value: Any, path: str, keyword: str) -> list[str]:
         if not isinstance(value, list | tuple) or not all(isinstance(name, str) for name in value):
@@ -296,6 +313,28 @@ class _Negation:
             for i, part in enumerate(parts)
             if part is not True and part != {}
         ]
+
+    def _items(self, schema: Mapping[str, Any], path: str) -> list[Conjunction] | None:
+        value = schema["items"]
+        if value is True or value == {}:
+            return None
+        if "prefixItems" in schema or isinstance(value, list | tuple):
+            why = "inside not or if: some item behind the first ones that does not fit"
+            return [(Refused(frozenset({"array"}), why, "items"),)]
+        return [({"type": "array", "contains": {"not": value}},)]
+
+    def _contains(self, schema: Mapping[str, Any], path: str) -> list[Conjunction]:
+        part = schema["contains"]
+        low, high = schema.get("minContains", 1), schema.get("maxContains")
+        if (low, high) == (1, None):
+            return [({"type": "array", "items": {"not": part}},)]
+        out: list[Conjunction] = []
+        if least := self._whole("minContains", low, path):
+            out.append(({"type": "array", "contains": part, "minContains": 0, "maxContains": least - 1},))
+        if high is not None:
+            most = self._whole("maxContains", high, path)
+            out.append(({"type": "array", "contains": part, "minContains": most + 1},))
+        return out
 
     def _dependent(self, value: Any, path: str) -> list[Conjunction]:
         if not isinstance(value, Mapping):
@@ -338,12 +377,21 @@ _OTHER_SIDE = {
     "exclusiveMaximum": "minimum",
 }
 
+_BESIDE = {
+    "items": ("prefixItems",),
+    "contains": ("minContains", "maxContains"),
+    "additionalProperties": ("properties", "patternProperties"),
+    "if": ("then", "else"),
+}
+"""What must stand beside a keyword for it to mean the same."""
+
 _REFUSED: dict[str, tuple[frozenset[str], str]] = {
     "multipleOf": (frozenset({"number"}), "numbers that are no multiples"),
     "format": (frozenset({"string"}), "a format"),
-    "items": (frozenset({"array"}), "some item that does not fit"),
     "additionalItems": (frozenset({"array"}), "some item that does not fit"),
     "uniqueItems": (frozenset({"array"}), "two equal items"),
+    "unevaluatedItems": (frozenset({"array"}), "some item that does not fit"),
+    "unevaluatedProperties": (frozenset({"object"}), "some property that does not fit"),
     "additionalProperties": (frozenset({"object"}), "some property that does not fit"),
     "patternProperties": (frozenset({"object"}), "some property that does not fit"),
     "propertyNames": (frozenset({"object"}), "some name that does not fit"),

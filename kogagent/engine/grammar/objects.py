@@ -46,16 +46,16 @@ class Objects:
             if name not in shape.properties:
                 goal = others.goal(name)
                 if goal is None:
-                    if shape.types == {"object"} and not shape.choices and not shape.split:
-                        raise schemas.error(
-                            f"{name!r} is no property and no others may stand", shape.path, "required"
-                        )
+                    schemas.vanish(f"{name!r} is no property and no others may stand", shape.path, "required")
                     return None
                 named.append((name, goal, True))
         goals = {name: (goal, required) for name, goal, required in named if required or schemas.expand(goal)}
         named = [(name, *goals[name]) for name in self.writer.style(level).objects.order(goals)]
         listed = tuple(dict.fromkeys((*shape.properties, *shape.required)))
-        named, opened = self._limited(shape, named, others.possible)
+        limited = self._limited(shape, named, others.possible)
+        if limited is None:
+            return None
+        named, opened = limited
         low, high = shape.min_properties, shape.max_properties
         if high is None and opened:
             high = common or self.writer.default(shape, "object")
@@ -100,12 +100,15 @@ class Objects:
         call = self.builder.call(inner, follow, least, most)
         return self.builder.literal(start[:-1], self.builder.state({start[-1]: call}))
 
-    def _limited(self, shape: Shape, named: Named, opened: bool) -> tuple[Named, bool]:
-        """The properties under minProperties and maxProperties, as far as those say which can stand."""
+    def _limited(self, shape: Shape, named: Named, opened: bool) -> tuple[Named, bool] | None:
+        """The properties under minProperties and maxProperties, as far as those say which can stand; None
+        where nothing fits."""
         needed = sum(required for _, _, required in named)
         low, high = shape.min_properties, shape.max_properties
+        vanish = self.writer.schemas.vanish
         if high is not None and high < needed:
-            raise self.writer.schemas.error(f"{needed} properties are required", shape.path, "maxProperties")
+            vanish(f"{needed} properties are required", shape.path, "maxProperties")
+            return None
         if high is not None and high == needed:
             named, opened = [n for n in named if n[2]], False
         elif opened and high is not None and high < len(named) and needed:
@@ -115,9 +118,8 @@ class Objects:
                 "maxProperties",
             )
         if not opened and low > len(named):
-            raise self.writer.schemas.error(
-                f"only {len(named)} properties can stand", shape.path, "minProperties"
-            )
+            vanish(f"only {len(named)} properties can stand", shape.path, "minProperties")
+            return None
         if not opened and low == len(named):
             named = [(n, g, True) for n, g, _ in named]
         if opened and low > needed + 1:
@@ -252,7 +254,7 @@ class _Body:
 
     def _missing(self, name: str, goal: Goal) -> None:
         if not self.writer.schemas.cut:
-            raise self.writer.schemas.error(f"nothing can satisfy required {name!r}", goal.path, "required")
+            self.writer.schemas.missing(f"nothing can satisfy required {name!r}", goal.path, "required")
 
     def _after(self, names: int | None, follow: int | None) -> int | None:
         """The state behind a member: another one follows, or the object closes; None for neither."""

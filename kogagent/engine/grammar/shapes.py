@@ -12,6 +12,7 @@ from kogagent.engine.grammar.numbers import Interval, lcm
 from kogagent.errors import SchemaError
 
 TYPES = ("null", "boolean", "object", "array", "number", "string")
+_ALL = frozenset(TYPES)
 
 
 @dataclass(frozen=True)
@@ -92,18 +93,62 @@ class Layer:
 
 
 @dataclass(frozen=True)
+class Contains:
+    """How many items of an array must fit `goal`; every other one fits `other`. high: None for any number."""
+
+    goal: Goal
+    other: Goal
+    low: int
+    high: int | None
+
+    def allows(self, count: int) -> bool:
+        """Whether so many may fit."""
+        return self.low <= count and (self.high is None or count <= self.high)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the keywords of one schema, and of those that hold with it, speak of: the rest is unevaluated.
+
+    names, patterns: of properties. items: so many from the first. contained: schemas of `contains`, with
+    their paths: items that fit one of them are spoken of too. properties, rest: every property, every item.
+    """
+
+    names: frozenset[str] = frozenset()
+    patterns: tuple[Dfa, ...] = ()
+    properties: bool = False
+    items: int = 0
+    rest: bool = False
+    contained: tuple[tuple[str, Any], ...] = ()
+
+    def also(self, other: Seen) -> Seen:
+        return Seen(
+            self.names | other.names,
+            (*self.patterns, *(dfa for dfa in other.patterns if dfa not in self.patterns)),
+            self.properties or other.properties,
+            max(self.items, other.items),
+            self.rest or other.rest,
+            (*self.contained, *(part for part in other.contained if part not in self.contained)),
+        )
+
+
+@dataclass(frozen=True)
 class Shape:
     """One alternative of a goal: which types, and for each type what holds.
 
+    typed: whether any schema names types. implied: what the keywords speak of, for shapes of which none does.
     values: when not None, the only values (already checked against the rest by `Schemas.expand`).
     unique: no two items are equal. properties: of each name that any schema lists, all that is said of it.
     layers, additional: the same of names that none lists, with patterns and without; where nothing is said,
     `listed` tells whether any schema lists properties. names: the names that may stand, None for any.
     choices: oneOf group -> alternative. split: the keyword that made alternatives, "" where none did.
+    seen: what has been spoken of so far, inside a schema that says what becomes of the rest.
     """
 
     path: str
-    types: frozenset[str] = frozenset(TYPES)
+    types: frozenset[str] = _ALL
+    typed: bool = field(default=False, compare=False)
+    implied: frozenset[str] = field(default=frozenset(), compare=False)
     values: tuple[Any, ...] | None = None
     numbers: Interval = field(default_factory=Interval)
     min_length: int = 0
@@ -115,6 +160,7 @@ class Shape:
     prefix: tuple[Goal, ...] = ()
     items: Goal | None = None
     unique: bool = False
+    contains: tuple[Contains, ...] = ()
     properties: Mapping[str, Goal] = field(default_factory=dict)
     required: tuple[str, ...] = ()
     additional: Goal | None = None
@@ -128,6 +174,12 @@ class Shape:
     shared: bool = False
     depth: int = 0
     free: int = 0
+    seen: Seen | None = field(default=None, compare=False)
+
+    @property
+    def likely(self) -> frozenset[str]:
+        """Its types; where no schema names any, those its keywords speak of."""
+        return self.types & self.implied if self.implied and not self.typed else self.types
 
     def item(self, index: int) -> Goal | None:
         """The goal of one item, None for anything."""

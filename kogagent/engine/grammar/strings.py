@@ -7,10 +7,10 @@ without escapes ends at the first place where its closing text stands: those cod
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from kogagent.engine.grammar.automaton import RETURN
+from kogagent.engine.grammar.automaton import COUNT, RETURN, TARGET
 from kogagent.engine.grammar.builder import Conflict
 from kogagent.engine.grammar.dfa import (
     ANYTHING,
@@ -19,12 +19,15 @@ from kogagent.engine.grammar.dfa import (
     at_least,
     at_most,
     ended,
+    explore,
     literals,
+    split,
     union,
 )
+from kogagent.engine.grammar.fits import holds
 from kogagent.engine.grammar.numbers import free_number
 from kogagent.engine.grammar.shapes import Shape, kinds_of
-from kogagent.engine.grammar.utf8 import escaped_sequences
+from kogagent.engine.grammar.utf8 import Spans, escaped_sequences
 from kogagent.errors import InputError
 from kogagent.spec import ValueStyle
 from kogagent.spec.scan import SPECIAL
@@ -135,7 +138,7 @@ class Strings:
                 made = self._patterned(shape)
                 if made is not None:
                     patterned.append(made)
-        fixed = [v for v in fixed if not any(self.writer.schemas.holds(s, v) for s in free)]
+        fixed = [v for v in fixed if not any(holds(self.writer.schemas.expand, s, v) for s in free)]
         spans: list[tuple[int, int]] = []
         for low, high in sorted(plain):
             if spans and low <= spans[-1][1] + 1:
@@ -153,33 +156,113 @@ class Strings:
         self, style: ValueStyle, spans: list[tuple[int, int]], dfas: list[tuple[Dfa, int]], follow: int
     ) -> list[int]:
         """The state in front of any of these, if there is one."""
-        if len(spans) == 1 and not dfas:
-            (low, high), found = spans[0], self._body(ANYTHING, style)
-        else:
-            parts = list(dfas)
-            for least, most in spans:
-                bounded = at_least(ANYTHING, least)
-                assert bounded is not None
-                parts.append((bounded, most))
-            if not parts:
-                return []
-            low, high = 0, max(most for _, most in parts)
-            # One counter serves all: those of another maximum must be finite by themselves.
-            cut: list[Dfa] = []
-            for part, limit in parts:
-                if limit < high and (part.longest is None or part.longest > limit):
-                    if limit > MAX_UNROLLED:
-                        raise Conflict
-                    shorter = at_most(part, limit)
-                    if shorter is None:
-                        continue
-                    part = shorter
-                cut.append(part)
-            found = self._body(cut[0] if len(cut) == 1 else union(cut), style)
-        if found is None:
+        joint = self._joint(spans, dfas)
+        found = None if joint is None else self._body(joint[0], style)
+        if joint is None or found is None:
             return []
-        body, extra = found
+        (_, low, high), (body, extra) = joint, found
         return [self._called(style, body, follow, low + extra if low else 0, high + extra)]
+
+    def _joint(
+        self, spans: list[tuple[int, int]], dfas: list[tuple[Dfa, int]]
+    ) -> tuple[Dfa, int, int] | None:
+        """All these as one automaton, with the least and most length its counter keeps."""
+        if len(spans) == 1 and not dfas:
+            return ANYTHING, *spans[0]
+        parts = list(dfas)
+        for least, most in spans:
+            bounded = at_least(ANYTHING, least)
+            assert bounded is not None
+            parts.append((bounded, most))
+        if not parts:
+            return None
+        high = max(most for _, most in parts)
+        # One counter serves all: those of another maximum must be finite by themselves.
+        cut: list[Dfa] = []
+        for part, limit in parts:
+            if limit < high and (part.longest is None or part.longest > limit):
+                if limit > MAX_UNROLLED:
+                    raise Conflict
+                shorter = at_most(part, limit)
+                if shorter is None:
+                    continue
+                part = shorter
+            cut.append(part)
+        return cut[0] if len(cut) == 1 else union(cut), 0, high
+
+    def told(self, groups: Sequence[tuple[Sequence[Shape], int]]) -> list[int]:
+        """The state in front of a string of one of several groups of shapes, each with what follows it.
+
+        Written in line as far as more than one group is possible; the rest of it is a call, back to what
+        follows its group. Conflict where a text of any length leaves that open.
+        """
+        style = self.writer.form.values
+        kinds: list[tuple[Dfa, int, int]] = []  # automaton, most length, what follows
+        for shapes, follow in groups:
+            spans, dfas = self._kinds(shapes, [])
+            if not spans and not dfas:
+                fixed = [v for s in shapes for v in s.values or () if isinstance(v, str)]
+                dfas = [(literals(fixed), max(map(len, fixed)))] if fixed else []
+            joint = self._joint(spans, dfas)
+            dfa = None if joint is None else at_least(joint[0], joint[1]) if joint[1] else joint[0]
+            if joint is not None and dfa is not None:
+                kinds.append((dfa, joint[2], follow))
+        bodies = [self._body(dfa, style) for dfa, _, _ in kinds]
+        if style.escapes == "none" and len(kinds) > 1:
+            raise Conflict
+        builder, rows = self.writer.builder, self.writer.builder.rows
+        close = self.writer.symbols(style.string_close)
+
+        Key = tuple[int, tuple[tuple[int, int], ...]]  # code points so far, (group, its state) of those left
+
+        def moves(key: Key) -> Iterable[tuple[int, int, Key]]:
+            count, places = key
+            ranges = [
+                (first, last, (i, to))
+                for i, state in places
+                for first, last, to in (kinds[i][0].rows[state] if len(places) > 1 else ())
+                if count + 1 + kinds[i][0].shortest[to] <= kinds[i][1]
+            ]
+            for first, last, found in split(ranges):
+                yield first, last, (count + 1, tuple(sorted(found)))
+
+        def accepts(key: Key) -> Hashable:
+            count, places = key
+            if len(places) == 1:
+                return (count, *places[0])
+            ends = [i for i, state in places if state in kinds[i][0].accept]
+            if len(ends) > 1:
+                raise Conflict
+            return (ends[0],) if ends else False
+
+        if not kinds:
+            return []
+        try:
+            start: Key = (0, tuple((i, 0) for i in range(len(kinds))))
+            whole = explore(start, moves, accepts, MAX_UNROLLED)
+        except TooManyStates:
+            raise Conflict from None
+        if whole is None:
+            return []
+        labels = whole.labels
+
+        def ended(number: int, state: int) -> None:
+            label = labels[state]
+            assert isinstance(label, tuple)
+            if len(label) == 1:
+                rows[number][close[0]] = builder.literal(close[1:], kinds[label[0]][2])
+                return
+            count, i, inner = label
+            (dfa, most, follow), body = kinds[i], bodies[i]
+            assert body is not None
+            if inner in dfa.accept:
+                rows[number][close[0]] = builder.literal(close[1:], follow)
+            for symbol, move in rows[body[0] + inner].items():
+                if move & COUNT and builder.need.get(move & TARGET, 0) < most - count:
+                    rows[number][symbol] = builder.call(move & TARGET, follow, 0, most - count - 1)
+
+        first = builder.embed(whole, ended, spell=_spelling(style))
+        return [builder.literal(self.writer.symbols(style.string_open), first)]
 
     def _most(self, shape: Shape) -> int:
         if shape.max_length is not None:
@@ -205,13 +288,12 @@ class Strings:
                 ) from None
         most = self._most(shape)
         if dfa is None or dfa.shortest[0] > most:
-            if shape.types == {"string"} and not shape.choices and not shape.split:
-                raise self.writer.schemas.error(
-                    f"no text matches {shape.pattern_from} with minLength {shape.min_length} "
-                    f"and maxLength {most}",
-                    shape.path,
-                    "pattern",
-                )
+            self.writer.schemas.vanish(
+                f"no text matches {shape.pattern_from} with minLength {shape.min_length} "
+                f"and maxLength {most}",
+                shape.path,
+                "pattern",
+            )
             return None
         return dfa, most
 
@@ -241,10 +323,7 @@ class Strings:
         def shut(number: int, _: int) -> None:
             rows[number][closing[0]] = builder.literal(closing[1:], RETURN)
 
-        def spelled(first: int, last: int) -> Sequence[tuple[tuple[int, int], ...]]:
-            return escaped_sequences(first, last, style.escapes)
-
-        return builder.embed(dfa, shut, spell=spelled, counted=True), extra
+        return builder.embed(dfa, shut, spell=_spelling(style), counted=True), extra
 
     def _called(self, style: ValueStyle, body: int, follow: int, low: int, high: int) -> int:
         """The state in front of a string; of a bare one the move to it, for nothing opens it."""
@@ -253,3 +332,8 @@ class Strings:
         if not opened:
             return call
         return self.writer.builder.literal(opened[:-1], self.writer.builder.state({opened[-1]: call}))
+
+
+def _spelling(style: ValueStyle) -> Callable[[int, int], Sequence[Spans]]:
+    """How a style writes code points."""
+    return lambda first, last: escaped_sequences(first, last, style.escapes)

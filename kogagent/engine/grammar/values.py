@@ -12,16 +12,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any
 
-from kogagent.engine.grammar.automaton import COUNT, RETURN, TARGET, UNBOUNDED
+from kogagent.engine.grammar.arrays import Arrays
+from kogagent.engine.grammar.automaton import TARGET
 from kogagent.engine.grammar.builder import Builder, Conflict
-from kogagent.engine.grammar.dfa import Dfa, TooManyStates, literals, union
+from kogagent.engine.grammar.dfa import Dfa, TooManyStates, literals, product, union
 from kogagent.engine.grammar.disjoint import require_disjoint
+from kogagent.engine.grammar.fits import holds
 from kogagent.engine.grammar.library import Library
 from kogagent.engine.grammar.numbers import bounded_number
 from kogagent.engine.grammar.objects import Objects
 from kogagent.engine.grammar.schema import Schemas
 from kogagent.engine.grammar.shapes import Goal, Shape, kinds_of, type_of
 from kogagent.engine.grammar.strings import MAX_UNROLLED, Strings
+from kogagent.errors import SchemaError
 from kogagent.spec import CallFormat, ValueStyle
 from kogagent.spec.calls import BARE_NAME
 from kogagent.spec.scan import spell
@@ -29,8 +32,9 @@ from kogagent.spec.values import escaped, number_text
 
 Symbols = tuple[int, ...]
 
-MAX_UNIQUE = 8
-"""Most values of an array of unique items: its states are the sets of those already written."""
+
+SOME_ITEMS = 16
+"""Most items of an array under `contains` without maxItems, where no smaller bound is given."""
 
 
 class Level(IntEnum):
@@ -59,7 +63,7 @@ class Writer:
         self._symbols: dict[str, Symbols] = {}
         self.separator = self.symbols(form.values.item_separator)
         self._values: dict[tuple[Any, int, Level], int | None] = {}
-        self._arrays: dict[tuple[Any, ...], int | None] = {}
+        self._arrays = Arrays(self)
         self._objects = Objects(self)
         self._strings = Strings(self)
 
@@ -106,27 +110,15 @@ class Writer:
         return self._values[key]
 
     def _value(self, goal: Goal, follow: int, level: Level) -> int | None:
-        shapes = self.schemas.expand(goal)
-        shapes = require_disjoint(self.schemas, shapes, goal.path)
-        behind = follow  # of what is no string: a bare string is closed by what closes its member
-        if level == Level.MEMBER:
-            behind = self.builder.literal(self.symbols(self.style(level).objects.value_close), follow)
-        states: list[int] = []
+        shapes = require_disjoint(self.schemas, self.schemas.expand(goal), goal.path)
         try:
             if level == Level.MEMBER and self.style(level).bare and self._strings.possible(shapes):
                 return self._strings.bare(shapes, follow)
-            states += self._fixed(shapes, behind, level)
-            states += self._numbers([s for s in shapes if s.values is None and "number" in s.types], behind)
-            states += self._strings.write(shapes, behind, level)
-            arrays = distinct(s for s in shapes if s.values is None and "array" in s.types)
-            # One default bound for all alternatives: they share a frame until they can be told apart.
-            common = max((self.default(s, "array") for s in arrays), default=0) if len(arrays) > 1 else 0
-            states += [state for s in arrays if (state := self._array(s, behind, common)) is not None]
-            objects = distinct(s for s in shapes if s.values is None and "object" in s.types)
-            common = max((self.default(s, "object") for s in objects), default=0) if len(objects) > 1 else 0
-            where = Level.ARGUMENTS if level == Level.ARGUMENTS else Level.INNER
-            made = [self._objects.write(s, behind, common, where) for s in objects]
-            states += [state for state in made if state is not None]
+            states = self._rest(shapes, follow, level)
+            behind = self._behind(follow, level)
+            if (dfa := self._numbers(shapes)) is not None:
+                states.append(self._number(dfa, behind))
+            states += self._texts(shapes, behind, level)
             return self.builder.union(states) if states else None
         except Conflict:
             raise self.schemas.error(
@@ -136,56 +128,98 @@ class Writer:
                 next((s.split for s in shapes if s.split), "anyOf"),
             ) from None
         except TooManyStates:
+            raise self._too_large(goal.path, shapes) from None
+
+    def told(self, parts: Sequence[tuple[Goal, int]], path: str) -> int | None:
+        """The state in front of an item of one of several goals that exclude each other, each with what
+        follows it. Raises SchemaError where its text does not tell which it is."""
+        if len(parts) == 1:
+            return self.value(*parts[0])
+        groups = [(require_disjoint(self.schemas, self.schemas.expand(goal), path), to) for goal, to in parts]
+        try:
+            states = [state for shapes, to in groups for state in self._rest(shapes, to, Level.INNER)]
+            numbers = [(dfa, to) for shapes, to in groups if (dfa := self._numbers(shapes)) is not None]
+            if len(numbers) == 1:
+                states.append(self._number(*numbers[0]))
+            elif numbers:
+                states.append(self._told_numbers(numbers))
+            texts = [(shapes, to) for shapes, to in groups if self._strings.possible(shapes)]
+            if len(texts) == 1:
+                states += self._texts(*texts[0], Level.INNER)
+            elif texts:
+                states += self._strings.told(texts)
+            return self.builder.union(states) if states else None
+        except Conflict:
             raise self.schemas.error(
-                "its automaton would have too many states; use smaller numbers or a simpler pattern",
-                goal.path,
-                "multipleOf" if any(s.numbers.multiple for s in shapes) else "pattern",
+                "an item that fits and one that does not may start alike, so that no automaton of bounded "
+                "memory tells which it was. Let a type, a const or the beginning of a text tell them apart",
+                path,
+                "contains",
             ) from None
+        except TooManyStates:
+            raise self._too_large(path, [shape for shapes, _ in groups for shape in shapes]) from None
+
+    def _too_large(self, path: str, shapes: Sequence[Shape]) -> SchemaError:
+        return self.schemas.error(
+            "its automaton would have too many states; use smaller numbers or a simpler pattern",
+            path,
+            "multipleOf" if any(s.numbers.multiple for s in shapes) else "pattern",
+        )
+
+    def _behind(self, follow: int, level: Level) -> int:
+        """What stands behind a value that is no bare string, for that is closed by what closes its member."""
+        if level != Level.MEMBER:
+            return follow
+        return self.builder.literal(self.symbols(self.style(level).objects.value_close), follow)
+
+    def _texts(self, shapes: Sequence[Shape], follow: int, level: Level) -> list[int]:
+        """The states in front of strings that are not bare."""
+        if any(s.values is None and "string" in s.types for s in shapes):
+            return self._strings.write(shapes, follow, level)
+        return self._trie(shapes, ("string",), follow, level)
+
+    def _rest(self, shapes: Sequence[Shape], follow: int, level: Level) -> list[int]:
+        """The states in front of whatever is no string and no number."""
+        behind = self._behind(follow, level)
+        states = self._trie(shapes, ("null", "boolean", "array", "object"), behind, level)
+        arrays = distinct(s for s in shapes if s.values is None and "array" in s.types)
+        # One default bound for all alternatives: they share a frame until they can be told apart.
+        common = max((self.default(s, "array") for s in arrays), default=0) if len(arrays) > 1 else 0
+        made = [self._arrays.write(s, behind, common) for s in arrays]
+        objects = distinct(s for s in shapes if s.values is None and "object" in s.types)
+        common = max((self.default(s, "object") for s in objects), default=0) if len(objects) > 1 else 0
+        where = Level.ARGUMENTS if level == Level.ARGUMENTS else Level.INNER
+        made += [self._objects.write(s, behind, common, where) for s in objects]
+        return states + [state for state in made if state is not None]
 
     def default(self, shape: Shape, kind: str) -> int:
         """The bound on items or properties where a schema gives none."""
         if kind == "array":
-            return max(self.bounds.items, shape.min_items, len(shape.prefix))
+            most = self.bounds.items
+            if shape.contains:  # each of these items has states of its own
+                most = max(min(most, SOME_ITEMS), *(want.low for want in shape.contains))
+            return max(most, shape.min_items, len(shape.prefix))
         named = len({*shape.properties, *shape.required})
         return max(shape.min_properties, named + self.bounds.properties)
 
-    def _fixed(self, shapes: Sequence[Shape], follow: int, level: Level) -> list[int]:
-        """null, true, false, and enumerated values that are no strings or numbers beside free ones."""
+    def _trie(self, shapes: Sequence[Shape], kinds: Sequence[str], follow: int, level: Level) -> list[int]:
+        """null, true and false, and the enumerated values of some types."""
         style = self.style(level)
         texts: dict[Symbols, None] = {}
         for shape in shapes:
-            if shape.values is None and not shape.types & {"null", "boolean"}:
-                continue
             if shape.values is None:
-                words = {style.null} if "null" in shape.types else set()
-                words |= {style.true, style.false} if "boolean" in shape.types else set()
+                words = {style.null} if "null" in shape.types.intersection(kinds) else set()
+                words |= {style.true, style.false} if "boolean" in shape.types.intersection(kinds) else set()
                 texts.update(dict.fromkeys(tuple(word.encode()) for word in sorted(words)))
                 continue
             for value in shape.values:
                 kind = type_of(value)
-                if kind in ("string", "number") and self.mixed(shapes, kind):
-                    continue
-                if kind in ("array", "object") and any(
-                    s.values is None and self.schemas.holds(s, value) for s in shapes
+                if kind in kinds and not (
+                    kind in ("array", "object")
+                    and any(s.values is None and holds(self.schemas.expand, s, value) for s in shapes)
                 ):
-                    continue
-                if kind != "number":
                     texts.update(dict.fromkeys(self.write(value, shape.path, level)))
-        states = [self.builder.trie((text, follow) for text in texts)] if texts else []
-        numbers = {
-            bytes(text).decode(): None
-            for shape in shapes
-            for value in shape.values or ()
-            if type_of(value) == "number" and not self.mixed(shapes, "number")
-            for text in self.write(value, shape.path)
-        }
-        if numbers:
-            states.append(self._number(literals(numbers), follow))
-        return states
-
-    def mixed(self, shapes: Sequence[Shape], kind: str) -> bool:
-        """Whether free values of a kind stand beside enumerated ones."""
-        return any(s.values is None and kind in s.types for s in shapes)
+        return [self.builder.trie((text, follow) for text in texts)] if texts else []
 
     def write(self, value: Any, path: str, level: Level = Level.INNER) -> list[Symbols]:
         """The texts of a fixed value, as symbols: one, or two for an integer that may be written 1.0."""
@@ -249,23 +283,26 @@ class Writer:
         return tuple(name.encode())
 
     # ── numbers ──
-    def _numbers(self, shapes: Sequence[Shape], follow: int) -> list[int]:
-        if not shapes:
-            return []
+    def _numbers(self, shapes: Sequence[Shape]) -> Dfa | None:
+        """The texts of all numbers of some shapes, None where there are none."""
         automata: list[Dfa] = []
+        fixed: dict[str, None] = {}
         for shape in shapes:
-            integer = shape.numbers.integer
-            dfa = bounded_number(
-                shape.numbers, self.bounds.zero_fraction if integer else False, self.bounds.digits
-            )
-            if dfa is not None and dfa not in automata:
-                automata.append(dfa)
-            if dfa is None and len(shapes) == 1 and shape.types == {"number"} and not shape.choices:
-                word = "multipleOf" if shape.numbers.multiple else "minimum"
-                raise self.schemas.error("the bounds exclude every number", shape.path, word)
-        if not automata:
-            return []
-        return [self._number(automata[0] if len(automata) == 1 else union(automata), follow)]
+            if shape.values is not None:
+                numbers = (value for value in shape.values if type_of(value) == "number")
+                texts = (text for value in numbers for text in self.write(value, shape.path))
+                fixed.update(dict.fromkeys(bytes(text).decode() for text in texts))
+            elif "number" in shape.types:
+                zero = self.bounds.zero_fraction if shape.numbers.integer else False
+                dfa = bounded_number(shape.numbers, zero, self.bounds.digits)
+                if dfa is None:
+                    word = "multipleOf" if shape.numbers.multiple else "minimum"
+                    self.schemas.vanish("the bounds exclude every number", shape.path, word)
+                elif dfa not in automata:
+                    automata.append(dfa)
+        if fixed:
+            automata.append(literals(fixed))
+        return union(automata) if len(automata) > 1 else automata[0] if automata else None
 
     def _number(self, dfa: Dfa, follow: int) -> int:
         row = {
@@ -274,126 +311,23 @@ class Writer:
         }
         return self.builder.state(row)
 
-    # ── arrays ──
-    def _array(self, shape: Shape, follow: int, common: int) -> int | None:
-        low, high = shape.min_items, shape.max_items
-        if shape.unique and (high is None or high > 1):
-            return self._unique(shape, follow)
-        if high is None:
-            high = common or self.default(shape, "array")
-            rest = shape.items
-            if rest is None or self.schemas.expand(rest):
-                self.schemas.note(shape.path, f"no maxItems; at most {high} items")
-        rest = shape.items or self.schemas.anything(shape)
-        key = (tuple(g.key for g in shape.prefix), rest.key, low == 0, min(high, len(shape.prefix) + 1), low)
-        if key not in self._arrays:
-            self._arrays[key] = self._items(shape, rest, low, high)
-        entry = self._arrays[key]
-        if entry is None:
-            return None
-        # The frame counts separators, one less than items.
-        call = self.builder.call(entry, follow, max(low - 1, 0), max(high - 1, 0))
-        return self.builder.state({ord("["): call})
+    def _told_numbers(self, numbers: Sequence[tuple[Dfa, int]]) -> int:
+        """The state in front of a number of one of several kinds, in line: its whole text tells them."""
 
-    def _items(self, shape: Shape, rest: Goal, low: int, high: int) -> int | None:
-        """The state behind "["; None when fewer items than `low` can be written."""
-        close, builder, rows = ord("]"), self.builder, self.builder.rows
-        after: int | None = None
-        first: int | None = None
-        reach = 0  # items that can be written one after another, as far as goals differ
-        for index in range(min(len(shape.prefix), high)):
-            if not self.schemas.expand(shape.prefix[index]):
-                break
-            reach = index + 1
-        loops = reach == min(len(shape.prefix), high) and high > len(shape.prefix)
-        if loops:
-            after = builder.state({close: RETURN})
-            first = self.value(rest, after)
-            if first is not None:
-                rows[after][self.separator[0]] = self._next(first)
-        if first is None and low > reach:
-            return None
-        for index in reversed(range(reach)):
-            after = builder.state({close: RETURN})
-            if first is not None:
-                rows[after][self.separator[0]] = self._next(first)
-            made = self.value(shape.prefix[index], after)
-            if made is None:
-                if low > index:
-                    return None
-                first = None
-                continue
-            first = made
-        entry = builder.state(dict(rows[first]) if first is not None else {})
-        if first is not None and first in builder.final:
-            builder.final.add(entry)
-        if low == 0:
-            rows[entry][close] = RETURN
-        return entry if rows[entry] else None
+        def which(found: tuple[bool, ...]) -> int | bool:
+            if sum(found) > 1:
+                raise Conflict
+            return found.index(True) + 1 if any(found) else False
 
-    def _next(self, first: int) -> int:
-        """The move by a separator's first symbol to one more item."""
-        return self.builder.literal(self.separator[1:], first) | COUNT
+        joint = product([dfa for dfa, _ in numbers], which)
+        assert joint is not None
 
-    def _unique(self, shape: Shape, follow: int) -> int | None:
-        """An array whose items are enumerated and all different: its states are the sets of those written."""
-        goal = shape.items
-        values = None if shape.prefix or goal is None else self.schemas.enumerated(goal)
-        if values is None or len(values) > MAX_UNIQUE:
-            raise self.schemas.error(
-                f"needs memory of earlier items; only items of at most {MAX_UNIQUE} enumerated values, or "
-                "maxItems 1, can keep it",
-                shape.path,
-                "uniqueItems",
-            )
-        low = shape.min_items
-        high = len(values) if shape.max_items is None else min(shape.max_items, len(values))
-        if low > high:
-            return None
-        key = ("unique", goal.key if goal is not None else None, low, high)
-        if key not in self._arrays:
-            texts = [self.write(value, shape.path) for value in values]
-            sets: dict[int, int] = {}
-            for taken in sorted(range(1 << len(values)), key=int.bit_count, reverse=True):
-                if taken.bit_count() > high:
-                    continue
-                state = sets[taken] = self.builder.state({})
-                if taken.bit_count() >= low:
-                    self.builder.rows[state][ord("]")] = RETURN
-                if taken.bit_count() == high:
-                    continue
-                items = self._one_of(
-                    [
-                        (t, sets[taken | 1 << i])
-                        for i, ts in enumerate(texts)
-                        if not taken >> i & 1
-                        for t in ts
-                    ]
-                )
-                if taken:
-                    self.builder.rows[state][self.separator[0]] = self.builder.literal(
-                        self.separator[1:], items
-                    )
-                else:
-                    self.builder.absorb(state, items)
-            self._arrays[key] = sets[0]
-        entry = self._arrays[key]
-        assert entry is not None
-        return self.builder.state({ord("["): self.builder.call(entry, follow, 0, UNBOUNDED)})
+        def ended(number: int, state: int) -> None:
+            label = joint.labels[state]
+            assert isinstance(label, int)
+            self.builder.absorb(number, numbers[label - 1][1])
 
-    def _one_of(self, texts: Sequence[tuple[Symbols, int]]) -> int:
-        """The state that reads one of several texts, one of which may begin another, and what follows it."""
-        builder = self.builder
-        root = builder.state()
-        ends: dict[int, int] = {}
-        for text, follow in texts:
-            state = root
-            for symbol in text:
-                state = builder.rows[state].setdefault(symbol, builder.state())
-            ends[state] = follow
-        for state, follow in ends.items():
-            builder.absorb(state, follow)
-        return root
+        return self.builder.embed(joint, ended)
 
 
 def _joined(between: Symbols, parts: Sequence[Symbols]) -> Symbols:
