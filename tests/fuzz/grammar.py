@@ -201,7 +201,9 @@ def _value_of(word: str, rng: random.Random, depth: int) -> Any:
             return rng.sample(["a", "b", "ab", "zz", 'q"'], rng.randint(0, 3))
         case "prefixItems" | "anyOf" | "oneOf" | "allOf":
             return [part() for _ in range(rng.randint(1, 3))]
-        case "$ref":
+        case "$anchor" | "$dynamicAnchor":
+            return rng.choice(["a", "b"])
+        case "$ref" | "$dynamicRef" | "$recursiveRef":
             return rng.choice(
                 ["#", "#/$defs/a", "#/$defs/b", "#/properties/a", "#a", "#/nowhere", "http://x/y"]
             )

@@ -30,7 +30,7 @@ def conditional_schema(rng: random.Random) -> dict[str, Any]:
     schema: dict[str, Any] = {"type": "object", "properties": parts, "required": names[: rng.randint(0, 2)]}
     for _ in range(rng.randint(1, 2)):
         which = rng.choice(
-            ["not", "if", "dependentRequired", "dependentSchemas", "pattern", "names", "number"]
+            ["not", "if", "dependentRequired", "dependentSchemas", "pattern", "names", "number", "rest"]
         )
         some = rng.choice(names)
         tests: list[dict[str, Any]] = [{"required": [some]}, {"properties": {some: random_schema(rng, 0)}}]
@@ -51,11 +51,45 @@ def conditional_schema(rng: random.Random) -> dict[str, Any]:
                 schema["additionalProperties"] = rng.choice([False, {"type": "integer"}])
         elif which == "names":
             schema["propertyNames"] = rng.choice([{"pattern": "^[a-z-]"}, {"maxLength": 3}, {"enum": names}])
+        elif which == "rest":
+            more = [{"properties": {n: random_schema(rng, 0)}} for n in rng.sample(["b", "c", "d"], 2)]
+            schema[rng.choice(["allOf", "anyOf"])] = more
+            schema["unevaluatedProperties"] = rng.choice([False, {"type": "null"}])
         else:
             schema |= {"minProperties": rng.randint(0, 2), "maxProperties": rng.randint(1, 4)}
     if rng.random() < 0.2:
+        return containing_schema(rng)
+    if rng.random() < 0.2:
         values = rng.sample(["a", "ab", 1, 10, None, True], rng.randint(1, 4))
         return {"type": "array", "items": {"enum": values}, "uniqueItems": True}
+    return schema
+
+
+def containing_schema(rng: random.Random) -> dict[str, Any]:
+    """An array of which some items must fit, and what the others may be."""
+    part = rng.choice(
+        [
+            {"type": rng.choice(["string", "null", "boolean"])},
+            {"const": rng.choice(_TEXTS)},
+            {"enum": rng.sample([*_TEXTS, 1, 20, None], 3)},
+            {"type": "integer", "minimum": rng.randint(0, 20)},
+            {"pattern": "^a", "type": "string"},
+            {"minLength": 2},
+        ]
+    )
+    schema: dict[str, Any] = {"type": "array", "contains": part, "maxItems": rng.randint(1, 5)}
+    if rng.random() < 0.6:
+        schema["items"] = rng.choice([random_schema(rng, 0), {"type": ["string", "integer", "null"]}])
+    if rng.random() < 0.3:
+        schema["prefixItems"] = [random_schema(rng, 0)]
+    if rng.random() < 0.3:
+        schema["minItems"] = rng.randint(0, 3)
+    if rng.random() < 0.4:
+        schema["minContains"] = rng.randint(0, 2)
+    if rng.random() < 0.4:
+        schema["maxContains"] = rng.randint(1, 3)
+    if rng.random() < 0.3:
+        schema["unevaluatedItems"] = rng.choice([False, {"type": "integer"}])
     return schema
 
 

@@ -15,7 +15,18 @@ from grammar_vocabularies import byte_vocabulary, ids_of, qwen_like, smollm
 
 from kogagent.engine.grammar import Bounds, Grammar, compile_schema, compile_turn
 from kogagent.errors import SchemaError
-from kogagent.spec import HERMES, SMOLLM2, CallFormat, Vocabulary
+from kogagent.spec import (
+    FUNCTION_GEMMA,
+    HERMES,
+    LFM2,
+    LLAMA3_JSON,
+    MISTRAL,
+    PYTHONIC,
+    QWEN3_CODER,
+    SMOLLM2,
+    CallFormat,
+    Vocabulary,
+)
 
 TOOLS: dict[str, dict[str, Any]] = {
     "get_weather": {
@@ -147,14 +158,22 @@ def decode(grammar: Grammar, model: PseudoModel, *, force: bool, limit: int) -> 
     return ids, steps
 
 
-@pytest.mark.parametrize("source", VOCABULARIES)
+FORMATS = [HERMES, SMOLLM2, MISTRAL, LLAMA3_JSON, PYTHONIC, LFM2, QWEN3_CODER, FUNCTION_GEMMA]
+
+
+@pytest.mark.parametrize(
+    ("source", "form"),
+    [(smollm, form) for form in FORMATS] + [(qwen_like, HERMES)],
+    ids=lambda part: getattr(part, "name", getattr(part, "__name__", "")),
+)
 def test_greedy_text_is_the_same_with_and_without_forced_runs(
-    source: Callable[[], tuple[Vocabulary, Any]], rng: np.random.Generator
+    source: Callable[[], tuple[Vocabulary, Any]], form: CallFormat, rng: np.random.Generator
 ) -> None:
     vocabulary, _ = source()
-    grammar = compile_turn(TOOLS, vocabulary, tool_choice="required", bounds=Bounds(string=12, items=3))
+    small = Bounds(string=12, items=3)
+    grammar = compile_turn(TOOLS, vocabulary, form, tool_choice="required", max_calls=2, bounds=small)
     saved = 0
-    for _ in range(6):
+    for _ in range(2):
         model = PseudoModel(len(vocabulary), rng.bytes(8))
         free, free_steps = decode(grammar, model, force=False, limit=250)
         forced, forced_steps = decode(grammar, model, force=True, limit=250)

@@ -1,10 +1,11 @@
-"""Faults users of other engines reported, each as the kind it is."""
+"""Faults users of other engines reported, each as the kind it is: `FAULTS` says where each is tested."""
 
 from __future__ import annotations
 
 import json
 import random
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,69 @@ from kogagent.errors import SchemaError
 from kogagent.spec import Vocabulary
 
 V = byte_vocabulary()
+
+_HERE, _TURN, _PARSER = "grammar/test_grammar_reports", "grammar/test_grammar_turn", "text/test_turn_parser"
+FAULTS: dict[str, list[tuple[str, str]]] = {
+    "endless white space until the token limit": [(_HERE, "no_endless_whitespace")],
+    "schema {}: endless digits": [(_HERE, "free_form_values_end_whatever_the_model_prefers")],
+    "a pattern makes maxLength vanish": [
+        (_HERE, "a_pattern_and_lengths_hold_together"),
+        (_HERE, "a_pattern_that_no_length_allows_is_an_error_naming_both"),
+    ],
+    "a large maxLength makes masks slow": [(_HERE, "cost_does_not_grow_with_maxlength")],
+    "a tool without parameters breaks all tools": [
+        (_HERE, "a_tool_without_parameters_takes_the_empty_object_and_breaks_no_other")
+    ],
+    "100 KB of tools refused or slow": [
+        (_HERE, "100_kilobytes_of_tools_compile"),
+        (_HERE, "too_many_tools_are_an_error_that_names_the_limit"),
+    ],
+    "a bad pattern generates without constraint": [(_HERE, "a_bad_pattern_fails_before_any_token")],
+    "a free-form object can only be {}": [(_HERE, "a_free_form_object_can_hold_something_and_ends")],
+    "anyOf null or boolean accepts nulltrue": [(_HERE, "alternatives_never_run_into_each_other")],
+    "8 optional properties blow up": [(_HERE, "optional_properties_cost_linearly")],
+    "a backslash before any character": [(_HERE, "a_backslash_stands_only_before_an_escape")],
+    "no escaped quote in strings": [(_HERE, "a_quote_can_be_written_in_strings_enums_and_names")],
+    "a row of logits wider than the tokenizer": [
+        (_HERE, "a_row_of_logits_wider_than_the_tokenizer_has_no_legal_padding"),
+        ("engine/test_sampling", "legal_mask_reads_bits_and_stops_at_either_end"),
+    ],
+    "the last } lost in the stream": [
+        (_PARSER, "events_do_not_depend_on_where_tokens_end"),
+        (_PARSER, "a_batch_of_ids_gives_the_same_events_joined"),
+        (_PARSER, "arguments_stream_and_join_to_exactly_their_text"),
+    ],
+    "empty arguments never streamed": [(_PARSER, "empty_arguments_are_one_delta_wherever_tokens_end")],
+    "the trigger fires inside a word": [
+        (_TURN, "the_trigger_is_the_exact_tag_and_not_a_longer_word"),
+        (_TURN, "inside_a_code_fence_the_trigger_is_text"),
+        (_PARSER, "what_looks_like_a_call_and_is_none_is_text"),
+        (_PARSER, "no_call_starts_inside_a_code_fence"),
+    ],
+    "a second end token printed": [
+        (_PARSER, "end_ids_are_never_shown_and_end_the_turn"),
+        (_TURN, "every_end_id_is_legal_where_the_text_is_complete_and_nowhere_else"),
+    ],
+    "forcing changes the answer": [
+        ("grammar/test_grammar_forced", "greedy_text_is_the_same_with_and_without_forced_runs"),
+        ("grammar/test_grammar_forced", "forced_runs_of_whole_turns_are_canonical"),
+    ],
+    "an emoji split over two tokens": [
+        ("test_token_text", "an_emoji_over_two_tokens_comes_with_the_second"),
+        ("text/test_tokenizer", "no_code_point_is_split_wherever_ids_end"),
+    ],
+    "an array without maxItems runs to the limit": [
+        (_HERE, "an_array_without_maxitems_has_a_bound_that_is_reported")
+    ],
+}
+"""What users reported -> (module below tests/, test without `test_`)."""
+
+
+def test_every_reported_fault_has_its_tests() -> None:
+    root = Path(__file__).resolve().parents[1]
+    for fault, places in FAULTS.items():
+        for module, name in places:
+            assert f"def test_{name}(" in (root / f"{module}.py").read_text(), (fault, name)
 
 
 def accepts(grammar: Grammar, text: str | bytes) -> bool:
