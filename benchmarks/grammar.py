@@ -2,7 +2,7 @@
 
     python -m benchmarks.grammar                measure, print, append to results/grammar.jsonl
     python -m benchmarks.grammar --dry-run      print only
-    python -m benchmarks.grammar --only tables  the sizes of the device's tables alone
+    python -m benchmarks.grammar --only PART    compile (times), tables (the device's), steps, share or peer
 
 Needs the data of `pip install --no-deps bfcl-eval` (questions with tools and right calls) and, as peer,
 llguidance. Vocabulary: SmolLM2's 49,152 tokens; `150k` pads it with made-up tokens to 152,000. Calls are the
@@ -42,6 +42,7 @@ _TYPES = {
     "double": "number",
     "list": "array",
 }
+PARTS = ("compile", "tables", "steps", "share", "peer")
 _SETS = ("simple_python", "multiple", "parallel")
 
 
@@ -195,22 +196,31 @@ def percentile(values: Sequence[float], share: float) -> float:
 def compile_records(
     vocabulary: Vocabulary, sets: Sequence[Mapping[str, Any]], all_tools: Mapping[str, Any]
 ) -> list[Record]:
-    def run(tools: Sequence[Mapping[str, Any]], share: float) -> Callable[[], float]:
-        def once() -> float:
-            times = [fresh_compile(t, vocabulary)[1] * 1e3 for t in tools]
-            return percentile(times, share)
-
-        return once
-
-    few = [t for t in sets if len(t) <= 4][:150]
-    many = [t for t in sets if 5 <= len(t) <= 22][:60]
-    runs = {
-        "tools1-4/p50": run(few, 0.5),
-        "tools1-4/p95": run(few, 0.95),
-        f"tools{len(all_tools)}": run([all_tools], 0.5),
+    """Compile times over tool sets by their size, each set compiled once a repeat."""
+    groups = {
+        "tools1-4": [t for t in sets if len(t) <= 4][:150],
+        "tools5-22": [t for t in sets if 5 <= len(t) <= 22][:60],
+        f"tools{len(all_tools)}": [all_tools],
     }
-    if many:
-        runs |= {"tools5-22/p50": run(many, 0.5), "tools5-22/p95": run(many, 0.95)}
+    kept: dict[str, list[float]] = {}
+
+    def once(group: str, share: float, fresh: bool) -> Callable[[], float]:
+        def run() -> float:
+            if fresh:
+                kept[group] = [fresh_compile(tools, vocabulary)[1] * 1e3 for tools in groups[group]]
+                kept["tools1-22"] = [*kept.get("tools1-4", ()), *kept.get("tools5-22", ())]
+            return percentile(kept[group], share)
+
+        return run
+
+    several = [name for name, group in groups.items() if len(group) > 1]
+    labels = {"p50": 0.5, "p95": 0.95, "max": 1.0}
+    runs = {name: once(name, 0.5, True) for name, group in groups.items() if len(group) == 1}
+    for name in [*several, "tools1-22"]:
+        runs |= {
+            f"{name}/{label}": once(name, share, name in several and label == "p50")
+            for label, share in labels.items()
+        }
     figures = interleave(runs)
     return [
         make_record("grammar", f"compile/{name}", "host", "ms", figure) for name, figure in figures.items()
@@ -361,7 +371,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--dry-run", action="store_true", help="print only")
-    parser.add_argument("--only", choices=["tables"], help="measure this part alone")
+    parser.add_argument("--only", choices=PARTS, help="measure this part alone")
     options = parser.parse_args()
     vocabulary = smollm()
     live = load("live_multiple")
@@ -372,19 +382,22 @@ def main() -> None:
             if len(everything) < 162:
                 everything.setdefault(name, schema)
     compiling = [t for t in sets if _compiles(t, vocabulary)]
-    if options.only == "tables":
-        _give(table_records(vocabulary, compiling, everything), options.dry_run)
-        return
-    usable = [r for r in live if _compiles(r.tools, vocabulary)]
-    records = compile_records(vocabulary, compiling, everything)
-    records += table_records(vocabulary, compiling, everything)
-    records += step_records("49k", vocabulary, usable[::12])
-    records += step_records("152k", padded(vocabulary, 152_000), usable[::24])
-    records += share_records(vocabulary)
-    peer = llguidance_figures(vocabulary, usable[::12])
-    if peer:
+    parts = PARTS if options.only is None else (options.only,)
+    walked = not {"steps", "peer"}.isdisjoint(parts)
+    usable = [r for r in live if _compiles(r.tools, vocabulary)] if walked else []
+    records: list[Record] = []
+    if "compile" in parts:
+        records += compile_records(vocabulary, compiling, everything)
+    if "tables" in parts:
+        records += table_records(vocabulary, compiling, everything)
+    if "steps" in parts:
+        records += step_records("49k", vocabulary, usable[::12])
+        records += step_records("152k", padded(vocabulary, 152_000), usable[::24])
+    if "share" in parts:
+        records += share_records(vocabulary)
+    if "peer" in parts:
         note = "llguidance on the arguments' schema of each call alone, p50"
-        for metric, value in peer.items():
+        for metric, value in llguidance_figures(vocabulary, usable[::12]).items():
             records.append(make_record("grammar", "llguidance", "host", metric, Figure((value,)), note=note))
     _give(records, options.dry_run)
 

@@ -246,6 +246,7 @@ OWN: list[tuple[Any, list[Any], list[Any]]] = [
     ),
     ({"not": {"anyOf": [{"type": "string"}, {"minimum": 0}]}}, [-1, -0.5], ["x", 0, 5, None, []]),
     ({"not": {"not": {"type": "null"}}}, [None], [1, "x"]),
+    ({"not": {"type": "integer"}, "maximum": 9}, [1.5, -0.25, "x", None], [1, -3, 0, 9.5, 1.0]),
     (
         {"type": "array", "uniqueItems": True, "items": {"enum": ["a", "ab", 1, 10, None]}},
         [[], ["ab", "a"], [10, 1, "a", None, "ab"]],
@@ -278,9 +279,9 @@ OWN: list[tuple[Any, list[Any], list[Any]]] = [
         [[], ["x", "y"], ["x", 1, "x"]],
     ),
     (
-        {"allOf": [{"contains": {"type": "string"}}, {"contains": {"type": "null"}}], "type": "array"},
-        [["x", None], [None, 1, "x"]],
-        [[], ["x"], [None, None], [1]],
+        {"allOf": [{"contains": {"type": "string"}}, {"contains": {"type": "integer"}}], "type": "array"},
+        [["x", 2], [2.5, 1, "x"]],
+        [[], ["x"], [1, 2], [2.5, "x"]],
     ),
     (
         {"type": "array", "uniqueItems": True, "items": {"enum": ["a", 1, 2]}, "contains": {"const": 2}},

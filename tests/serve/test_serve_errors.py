@@ -77,7 +77,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"tools": tool(name="none")}, "tools[0].function.name"),
     ({"tools": [*tool(), *tool()]}, "tools[1].function.name"),
     ({"tools": tool(returns="text")}, "tools[0].function.returns"),
-    ({"tools": [*tool(name="g"), *tool({"type": "object", "contains": {}})]}, "tools[1].function.parameters"),
+    ({"tools": [*tool(name="g"), *tool({"type": "object", "frob": {}})]}, "tools[1].function.parameters"),
     ({"tool_choice": "required"}, "tool_choice"),
     ({"tool_choice": "sometimes"}, "tool_choice"),
     ({"tools": tool(), "tool_choice": {"type": "function", "function": {"name": "g"}}}, "tool_choice"),

@@ -11,7 +11,7 @@ import itertools
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TypeVar
 
 from kogagent.spec.scan import matched
@@ -332,13 +332,18 @@ def ended(dfa: Dfa, end: str) -> Dfa | None:
 
 
 def literals(texts: Iterable[str]) -> Dfa:
-    """Exactly these texts; at least one."""
-    wanted = sorted(set(texts))
+    """Exactly these texts; at least one. The same automaton for the same texts."""
+    return _literals(tuple(sorted(set(texts))))
+
+
+@lru_cache(maxsize=512)
+def _literals(wanted: tuple[str, ...]) -> Dfa:
+    accepted = frozenset(wanted)
 
     def moves(prefix: str) -> list[tuple[int, int, str]]:
         nexts = sorted({t[len(prefix)] for t in wanted if len(t) > len(prefix) and t.startswith(prefix)})
         return [(ord(c), ord(c), prefix + c) for c in nexts]
 
-    dfa = explore("", moves, lambda prefix: prefix in wanted)
+    dfa = explore("", moves, lambda prefix: prefix in accepted)
     assert dfa is not None
     return dfa

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from kogagent.engine.grammar.dfa import Dfa, TooManyStates, complement, intersect, literals
 from kogagent.engine.grammar.keywords import verdict
+from kogagent.engine.grammar.numbers import Interval
 from kogagent.engine.grammar.regex import PatternError, compile_pattern
-from kogagent.engine.grammar.shapes import TYPES, Shape, check_json, same, type_of
+from kogagent.engine.grammar.shapes import TYPES, Shape, check_json, meet, same, type_of
 from kogagent.errors import SchemaError
 
 if TYPE_CHECKING:
@@ -77,21 +78,32 @@ class OtherValue(Part):
 
 
 @dataclass(frozen=True, eq=False)
+class Fractional(Part):
+    """A number that is no integer."""
+
+    def narrow(self, schemas: Schemas, shape: Shape, path: str) -> list[Shape]:
+        if shape.values is not None:
+            kept = tuple(v for v in shape.values if type_of(v) == "number" and v % 1)
+            return [replace(shape, values=kept)] if kept else []
+        numbers = meet(shape.numbers, Interval(fractional=True))
+        types = shape.types & {"number"} if not numbers.empty else frozenset[str]()
+        return [replace(shape, types=types, numbers=numbers)] if types else []
+
+
+@dataclass(frozen=True, eq=False)
 class Refused(Part):
-    """What only memory could keep: an error where the types are possible. fractions: only for numbers that
-    need not be integers."""
+    """What only memory could keep: an error where the types are possible."""
 
     types: frozenset[str]
     why: str
     keyword: str
-    fractions: bool = False
 
     def narrow(self, schemas: Schemas, shape: Shape, path: str) -> list[Shape]:
         if shape.values is not None:
             possible = frozenset(map(type_of, shape.values)) & self.types & shape.types
         else:
             possible = shape.likely & self.types
-        if not possible or (self.fractions and shape.numbers.integer):
+        if not possible:
             return []
         raise schemas.error(f"{self.why}; refused", path, self.keyword)
 
@@ -227,8 +239,7 @@ class _Negation:
         rest = [name for name in TYPES if name not in named and not (name == "number" and "integer" in named)]
         out: list[Conjunction] = [({"type": rest},)] if rest else []
         if "integer" in named and "number" not in named:
-            why = "inside not or if: numbers that are no integers"
-            out.append((Refused(frozenset({"number"}), why, "type", fractions=True),))
+            out.append((Fractional(),))
         return out
 
     def _values(self, values: Any, schema: Mapping[str, Any], path: str, keyword: str) -> list[Conjunction]:

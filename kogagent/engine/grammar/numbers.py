@@ -12,10 +12,14 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 
-from kogagent.engine.grammar.dfa import MAX_STATES, Dfa, TooManyStates, explore, literals
+from kogagent.engine.grammar.dfa import MAX_STATES, Dfa, TooManyStates, explore, intersect, literals
+from kogagent.engine.grammar.regex import compile_pattern
 
 FLOAT_DIGITS = 15
 """Every decimal of so many digits survives a double: longer integers are not written with a fraction."""
+
+_FRACTIONS = r"-?(0|[1-9][0-9]{0,7})\.[0-9]{0,6}[1-9]"
+"""Numbers that are no integers, as doubles neither: at most FLOAT_DIGITS digits."""
 
 _ZERO, _DOT, _MINUS, _PLUS = ord("0"), ord("."), ord("-"), ord("+")
 
@@ -26,7 +30,8 @@ Key = tuple[object, ...]
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """low <= x <= high, each optional, exclusive where it is open; x a multiple of `multiple` if given."""
+    """low <= x <= high, each optional, exclusive where it is open; x a multiple of `multiple` if given, an
+    integer, or fractional: no integer."""
 
     low: Fraction | None = None
     high: Fraction | None = None
@@ -34,17 +39,20 @@ class Interval:
     high_open: bool = False
     multiple: Fraction | None = None
     integer: bool = False
+    fractional: bool = False
 
     @property
     def empty(self) -> bool:
         """Whether the bounds alone exclude every number."""
+        if self.integer and self.fractional:
+            return True
         if self.low is None or self.high is None:
             return False
         return self.low > self.high or (self.low == self.high and (self.low_open or self.high_open))
 
     @property
     def free(self) -> bool:
-        return self.low is None and self.high is None and self.multiple is None
+        return self.low is None and self.high is None and self.multiple is None and not self.fractional
 
     def above(self, x: Fraction) -> bool:
         return self.high is not None and (x > self.high or (x == self.high and self.high_open))
@@ -53,7 +61,9 @@ class Interval:
         return self.low is not None and (x < self.low or (x == self.low and self.low_open))
 
     def holds(self, x: Fraction) -> bool:
-        if self.above(x) or self.below(x) or (self.integer and x.denominator != 1):
+        if self.above(x) or self.below(x):
+            return False
+        if (self.integer and x.denominator != 1) or (self.fractional and x.denominator == 1):
             return False
         return self.multiple is None or (x / self.multiple).denominator == 1
 
@@ -155,6 +165,11 @@ def bounded_number(interval: Interval, zero_fraction: bool, digits: int) -> Dfa 
 
     Raises TooManyStates when multipleOf needs too large an automaton.
     """
+    if interval.fractional:
+        any_ = bounded_number(replace(interval, fractional=False), zero_fraction, digits)
+        fractions = compile_pattern(_FRACTIONS, whole=True)
+        assert fractions is not None
+        return None if any_ is None or interval.integer else intersect(any_, fractions)
     if interval.free:
         return free_number(interval.integer, zero_fraction, digits)
     multiple = interval.multiple

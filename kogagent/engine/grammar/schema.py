@@ -21,7 +21,7 @@ from kogagent.engine.grammar.shapes import AsSpecified, Bounds, Goal, Seen, Shap
 from kogagent.errors import SchemaError
 
 MAX_ALTERNATIVES = 128
-"""Most alternatives a schema may come to by `_LOGIC_WORDS`, or by anyOf beside unevaluated…"""
+"""Most alternatives a schema may come to by one of `_LOGIC_WORDS`, or by an anyOf beside unevaluated…"""
 
 
 class Schemas:

@@ -244,7 +244,9 @@ def meet(a: Interval, b: Interval) -> Interval:
     multiple = a.multiple or b.multiple
     if a.multiple is not None and b.multiple is not None:
         multiple = lcm(a.multiple, b.multiple)
-    return Interval(low, high, low_open, high_open, multiple, a.integer or b.integer)
+    return Interval(
+        low, high, low_open, high_open, multiple, a.integer or b.integer, a.fractional or b.fractional
+    )
 
 
 def least(a: int | None, b: int | None) -> int | None:
