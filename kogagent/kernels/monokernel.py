@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kogagent.errors import DeviceError, MissingExtraError
+from kogagent.kernels.answers import Answers
 from kogagent.kernels.build import build
 from kogagent.kernels.pack import PHASES, Layout, by_kv_head, half_type, kind_of, pack
 from kogagent.kernels.params import GRAMMAR, PARAMS, RELAY
@@ -34,13 +35,13 @@ _INPUTS = (
     "attention from its splits",
     "the stream",
     "hidden values",
-    "the head's input or candidates",
+    "the head's input, candidates or the host's answer",
 )
 """What a block waits for at the start of each kind of phase, unless it is weights or late landings."""
 
 
 class Reason(enum.IntEnum):
-    """Why a segment ended, as the kernel writes it."""
+    """Why a segment ended, as the kernel writes it; after RUNNING and ASKED it goes on."""
 
     RUNNING = 0
     STOP = 1
@@ -84,7 +85,8 @@ class GrammarPlace:
 class Segment:
     """What one segment does: feed the pending ids, then sample. Fields as in the kernel's Params.
 
-    want_head False: feed only. mask: device tensor of bits or None. seen: whether the penalty needs history.
+    want_head False: feed only. guided: the host says before each choice what is legal, see `answer`.
+    mask: device tensor of bits or None. seen: whether the penalty needs history.
     """
 
     pending: Sequence[int]
@@ -102,6 +104,7 @@ class Segment:
     mask: npt.NDArray[np.uint32] | None = None
     want_head: bool = True
     grammar: GrammarPlace | None = None
+    guided: bool = False
 
 
 class _Program:
@@ -221,6 +224,7 @@ class Monokernel:
         self._ring = torch.zeros((spec.context + 2, 2), dtype=torch.int64, pin_memory=True)
         self._status = torch.zeros(16, dtype=torch.int32, pin_memory=True)
         self._abort = torch.zeros(1, dtype=torch.int32, pin_memory=True)
+        self._answers = Answers(spec.vocab_size)
         self._host_relay = torch.zeros(RELAY.itemsize, dtype=torch.uint8, pin_memory=True)
         self._ring_words: npt.NDArray[np.uint64] = self._ring.numpy().view(np.uint64)
         self._status_words: npt.NDArray[np.uint32] = self._status.numpy().view(np.uint32)
@@ -250,6 +254,7 @@ class Monokernel:
         p["mask"] = p["logits_out"] = 0
         p["token_ring"], p["status"] = self._ring.data_ptr(), self._status.data_ptr()
         p["abort_word"], p["deadline_ns"] = self._abort.data_ptr(), int(deadline_s * 1e9)
+        p["answer"] = self._answers.address
 
     @property
     def rope(self) -> torch.Tensor:
@@ -317,7 +322,7 @@ class Monokernel:
         p["logits_out"] = t["logits_out"].data_ptr() if logits else 0
         p["kv"], p["capacity"] = kv.data_ptr(), kv.shape[3]
         p["n_stop"], p["max_tokens"] = len(segment.stop_ids), segment.max_tokens
-        p["want_head"] = segment.want_head
+        p["want_head"], p["guided"] = segment.want_head, segment.guided
         p["legal_ids"] = min(segment.legal_ids or self.spec.vocab_size, self.spec.vocab_size)
         p["tag_base"], p["epoch"], p["seed"] = self._tag, self._epoch, segment.seed
         p["temperature"], p["top_k"] = segment.temperature, segment.top_k
@@ -328,14 +333,15 @@ class Monokernel:
         """Which programs to queue, in order. A launch that finds nothing for its width ends at once."""
         narrow, wide = self._narrow, self._wide
         several = len(segment.pending) > 1
-        if wide is None or not (several or segment.grammar is not None):
+        runs = segment.grammar is not None or segment.guided
+        if wide is None or not (several or runs):
             narrow.params["hand_over"] = 0
             return iter((narrow,))
         narrow.params["hand_over"], wide.params["hand_over"] = 1, 2
         if not segment.want_head:
             return iter((wide if several else narrow,))
         both = (wide, narrow) if several else (narrow, wide)
-        return iter(both) if segment.grammar is None else cycle(both)
+        return cycle(both) if runs else iter(both)
 
     def _top_up(self) -> None:
         """Keep launches queued behind the one that runs, so that a hand-over never waits for the host."""
@@ -386,11 +392,17 @@ class Monokernel:
             token = Token(word & 0x7FFFFF, logprob, Reason(word >> 24), bool(word >> 23 & 1))
             out.append(token)
             self._read += 1
-            if token.reason is not Reason.RUNNING:
+            if token.reason not in (Reason.RUNNING, Reason.ASKED):
                 self._finish()
         if self._running:
             self._look_after()
         return out
+
+    def answer(
+        self, verdict: int, ids: Sequence[int] = (), *, last: bool = False, mask: npt.ArrayLike | None = None
+    ) -> None:
+        """Say what holds for the id behind those that `drain` has given: see `Answers.say`."""
+        self._answers.say(self._epoch, self._read, verdict, ids, last=last, mask=mask)
 
     def _look_after(self) -> None:
         """Queue what is missing; find out when the kernel has died."""

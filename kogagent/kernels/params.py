@@ -35,20 +35,31 @@ GRAMMAR_POINTERS = (
     "bounds",
     "tokens",
     "bytes",
-    "keys",
-    "verdicts",
+    "known",
     "runs",
     "run_ids",
+    "news",
 )
 GRAMMAR = np.dtype(
     [
         *[(name, "<u8") for name in GRAMMAR_POINTERS],
         *[(name, "<i4") for name in ("lone_states", "classes", "end_class", "n_special")],
-        *[(name, "<i4") for name in ("vocab", "reach", "margin", "slots_mask")],
+        *[(name, "<i4") for name in ("vocab", "reach", "margin", "slots_mask", "known_runs", "pad")],
     ],
     align=True,
 )
 RUN = np.dtype([("first", "<i4"), ("count", "<i4"), ("then", "<i4"), ("pad", "<i4")], align=True)
+ANSWER_IDS = 1 << 17
+ANSWER = np.dtype(
+    [
+        ("word", "<u8"),
+        ("count", "<i4"),
+        ("then", "<i4"),
+        ("ids", "<i4", (ANSWER_IDS,)),
+        ("mask", "<u8"),
+    ],
+    align=True,
+)
 FRAMES = 14
 RELAY = np.dtype(
     [
@@ -90,12 +101,13 @@ _POINTERS = [
     "token_ring",
     "status",
     "abort_word",
+    "answer",
     "logits_out",
     "profile",
     "relay",
     "deadline_ns",
 ]
-_SIZES = ["capacity", "stages", "n_stop", "max_tokens", "want_head", "legal_ids", "hand_over"]
+_SIZES = ["capacity", "stages", "n_stop", "max_tokens", "want_head", "legal_ids", "guided", "hand_over"]
 
 PARAMS = np.dtype(
     [
@@ -110,7 +122,15 @@ PARAMS = np.dtype(
     align=True,
 )
 
-STRUCTS = {"Step": STEP, "Shape": SHAPE, "Grammar": GRAMMAR, "Run": RUN, "Relay": RELAY, "Params": PARAMS}
+STRUCTS = {
+    "Step": STEP,
+    "Shape": SHAPE,
+    "Grammar": GRAMMAR,
+    "Run": RUN,
+    "Answer": ANSWER,
+    "Relay": RELAY,
+    "Params": PARAMS,
+}
 
 
 def proof() -> str:

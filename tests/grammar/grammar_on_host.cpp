@@ -7,6 +7,8 @@ struct uint2 {
 #define __device__
 #define __forceinline__ static inline
 #define __ldg(p) (*(p))
+using word = unsigned long long;
+static inline word load_word_anywhere(const word* p) { return *p; }
 #include "grammar.cuh"
 
 static Configuration configuration_of(const Grammar& g, const Relay& r) {

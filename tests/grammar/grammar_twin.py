@@ -64,11 +64,17 @@ class Twin:
         fixed, learned, tokens = (
             blob.bytes.ctypes.data for blob in (device.fixed, device.learned, self.tokens)
         )
-        return device.record(fixed, learned, tokens, self.tokens)
+        return device.record(fixed, learned, tokens, self.tokens, runs=device.runs)
 
     def verdicts(self) -> npt.NDArray[np.uint32]:
         """Of all ids, and of some behind the vocabulary."""
         return verdicts(self._tables(), self.at, len(self.device.grammar.trie.vocabulary) + 70)
+
+    def verdict(self, token: int) -> int:
+        """Of one id."""
+        out = np.zeros(1, np.uint32)
+        program().verdicts(_pointer(self._tables()), _pointer(self.at), token, 1, _pointer(out))
+        return int(out[0])
 
     def take(self, token: int) -> None:
         take(self._tables(), self.at, token)

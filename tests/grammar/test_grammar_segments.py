@@ -19,7 +19,7 @@ from grammar_vocabularies import byte_vocabulary, smollm
 from kogagent.engine.backend import DecodePlan, Emitted
 from kogagent.engine.backends import cuda
 from kogagent.engine.backends.cuda import CudaBackend, CudaDecode
-from kogagent.engine.backends.device_grammar import ASK, FIRST_RUN, LAST
+from kogagent.engine.backends.device_grammar import ANSWER_RUN, ASK, FIRST_RUN, FREE, ILLEGAL, LAST
 from kogagent.engine.backends.tensor_kv import TensorKV
 from kogagent.engine.grammar import Bounds, Grammar, compile_choices, compile_schema, compile_turn
 from kogagent.engine.sampling import SamplingParams, choose
@@ -47,15 +47,29 @@ class KernelDouble:
         self._toy = toy
         self._tokens: Iterator[list[Token]] = iter(())
         self._stopped = False
+        self._given = 0  # tokens of this segment
+        self._answer: tuple[int, int, list[int], bool, Any] | None = None  # of which token, and what
         self.launches: list[Segment] = []
+        self.asked = 0
+        self.idle = 0  # looks without a token between two passes
 
     def launch(self, segment: Segment, store: torch.Tensor) -> None:
         self.launches.append(segment)
-        self._stopped = False
+        self._stopped, self._given, self._answer = False, 0, None
         self._tokens = self._run(segment, store)
 
     def drain(self) -> list[Token]:
-        return next(self._tokens, [])
+        out = next(self._tokens, [])
+        self._given += len(out)
+        return out
+
+    def answer(self, verdict: int, ids: Sequence[int] = (), *, last: bool = False, mask: Any = None) -> None:
+        self._answer = self._given, verdict, list(ids), last, mask
+
+    def _answered(self, index: int) -> Iterator[Any]:
+        while self._answer is None or self._answer[0] != index:
+            yield []
+        return self._answer
 
     def stop(self) -> None:
         self._stopped = True
@@ -75,23 +89,48 @@ class KernelDouble:
             if self._stopped:
                 yield [Token(0, 0.0, Reason.CANCELLED)]
                 return
+            for _ in range(self.idle):
+                yield []
             mask: Any = s.mask
             found: Any = None
+            said = (yield from self._answered(emitted)) if s.guided else None
+            if said is not None and said[1] == ILLEGAL:
+                yield [Token(0, 0.0, Reason.CANCELLED)]
+                return
+            if said is not None:
+                mask = np.zeros(-(-size // 32), np.uint32)
+                mask[: len(said[4])] = said[4]
             if s.grammar is not None:
                 found = grammar_twin.verdicts(s.grammar.tables, at, size)
                 mask = np.packbits(found != 0, bitorder="little")
                 mask = np.concatenate([mask, np.zeros(-len(mask) % 4, np.uint8)]).view(np.uint32)
             token, logprob = choose(self._toy.expected(ids), params, len(ids), seen, mask, s.legal_ids)
             seen[token] = True
-            verdict = 1 if found is None else int(found[token])
+            verdict = FREE if found is None else int(found[token])
+            if said is not None:
+                verdict = said[1]
             run: list[int] = []
             then = verdict
-            if verdict >= FIRST_RUN:
+            lead = [(token, logprob, False)]
+            at_end = token in s.stop_ids or emitted + 1 == s.max_tokens or len(ids) + 1 > capacity
+            if verdict == ASK and not at_end:
+                self.asked += 1
+                emitted += 1
+                yield [Token(token, logprob, Reason.ASKED)]
+                _, verdict, *_ = said = yield from self._answered(emitted)
+                lead, then = [], verdict
+            if verdict == ANSWER_RUN:
+                assert said is not None
+                run, then = said[2], LAST if said[3] else FREE
+            elif verdict >= FIRST_RUN:
                 tables = s.grammar.tables[0]
-                first, count, then, _ = read(int(tables["runs"]), RUN, verdict - FIRST_RUN, 1)[0].tolist()
-                run = read(int(tables["run_ids"]), np.int32, first, count).tolist()
+                news = 0 if verdict - FIRST_RUN < int(tables["known_runs"]) else int(tables["news"])
+                runs, run_ids = ((int(tables[name]) + news) % 2**64 for name in ("runs", "run_ids"))
+                first, count, then, _ = read(runs, RUN, verdict - FIRST_RUN, 1)[0].tolist()
+                run = read(run_ids, np.int32, first, count).tolist()
             out = []
-            for i, id in enumerate([token, *run]):
+            items = [*lead, *((id, 0.0, True) for id in run)]
+            for i, (id, value, forced) in enumerate(items, 1 - len(lead)):
                 emitted += 1
                 reason = Reason.RUNNING
                 if id in s.stop_ids:
@@ -100,13 +139,13 @@ class KernelDouble:
                     reason = Reason.LENGTH
                 elif len(ids) + i + 1 > capacity:
                     reason = Reason.CONTEXT
-                elif i == len(run) and then in (LAST, ASK):
-                    reason = Reason.COMPLETE if then == LAST else Reason.ASKED
-                out.append(Token(id, 0.0 if i else logprob, reason, i > 0))
+                elif i == len(run) and then == LAST:
+                    reason = Reason.COMPLETE
+                out.append(Token(id, value, reason, forced))
                 if reason is not Reason.RUNNING:
                     break
             yield out
-            if out[-1].reason is not Reason.RUNNING:
+            if out and out[-1].reason is not Reason.RUNNING:
                 return
             pending = [token, *run]
             seen[run] = True
@@ -148,6 +187,7 @@ def backend_of(toy: ToyBackend) -> tuple[CudaBackend, KernelDouble]:
 @pytest.fixture(autouse=True)
 def no_card(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cuda, "_synchronize", lambda: None)
+    monkeypatch.setattr(cuda, "_queue_end", lambda: lambda: True)
 
 
 def plan_of(vocabulary: Vocabulary, rand: random.Random, grammar: Grammar, matcher: Any) -> DecodePlan:
@@ -172,7 +212,7 @@ def test_segments_of_the_kernel_are_those_of_the_host(source: Any, rng: np.rando
     rand = random.Random(int(rng.integers(2**32)))
     toy = ToyBackend(spec_of(vocabulary), seed=rand.randrange(1000))
     backend, kernel = backend_of(toy)
-    forced = asked = known = 0
+    forced, asked, idle = 0, [0, 0], rand.choice([0, 2])
     for turn in range(10):
         try:
             if turn % 4 == 0:
@@ -191,69 +231,88 @@ def test_segments_of_the_kernel_are_those_of_the_host(source: Any, rng: np.rando
             rand.setstate(state)
             capacity = len(prompt) + rand.choice([0, 3, 300])
             kv = backend.open_kv(capacity)
+            kernel.asked, kernel.idle = 0, idle
             kernel.launches.clear()
             decode = backend.decode(kv, prompt, plan_of(vocabulary, rand, grammar, grammar.start()))
             assert isinstance(decode, CudaDecode) and decode.resident
             got = collect(decode)
-            assert got == want
+            assert got == want and len(kernel.launches) <= 1 + (len(prompt) > cuda.FEED_ROWS)
             assert kv.length == want_kv.length
             assert [int(i) for i in kv.store[0, 0, 0, : kv.length, 0]] == want_kv.ids
-            if again:
-                known += len(kernel.launches)
-            else:
-                asked += len(kernel.launches)
+            asked[again] += kernel.asked
         forced += sum(e.forced for e in want[0])
-    assert forced and asked >= known > 0
+    assert forced and asked[0] >= asked[1]
 
 
-def test_a_run_is_asked_for_once(rng: np.random.Generator) -> None:
+@pytest.mark.parametrize("idle", [0, 60])
+def test_a_run_is_asked_for_once_and_where_the_host_has_time_not_even_that(
+    idle: int, rng: np.random.Generator
+) -> None:
     vocabulary, _ = smollm()
     toy = ToyBackend(spec_of(vocabulary), seed=int(rng.integers(1000)))
     backend, kernel = backend_of(toy)
-    grammar = compile_choices(
-        [f"{c} is a letter of the alphabet, unlike all digits" for c in "ABC"], vocabulary
-    )
-    counts = []
+    kernel.idle = idle
+    sampling = SamplingParams(temperature=1.0, seed=int(rng.integers(2**40)))
+    words = [f"{c} is a letter of the alphabet, unlike all digits" for c in "ABC"]
+    grammar = compile_choices(words, vocabulary)
+    asked = []
     for _ in range(2):
+        kernel.asked = 0
         kernel.launches.clear()
-        out = finish(
-            backend.decode(
-                backend.open_kv(90),
-                [1],
-                DecodePlan(SamplingParams(), frozenset(), 50, matcher=grammar.start()),
-            )
-        )
-        assert vocabulary.decode([e.id for e in out]).endswith(b"unlike all digits")
+        plan = DecodePlan(sampling, frozenset(), 50, matcher=grammar.start())
+        out = finish(backend.decode(backend.open_kv(90), [1], plan))
+        assert vocabulary.decode([e.id for e in out]).decode() in words
         assert not out[0].forced and all(e.forced for e in out[-5:])
-        counts.append(len(kernel.launches))
-    assert counts == [counts[0], 1] and counts[0] <= 2
+        assert len(kernel.launches) == 1
+        asked.append(kernel.asked)
+    assert asked == [0 if idle else 1, 0]
 
 
-def test_a_matcher_the_device_does_not_know_takes_a_launch_a_pass(rng: np.random.Generator) -> None:
-    vocabulary, _ = smollm()
-    toy = ToyBackend(spec_of(vocabulary), seed=4)
+def guided(
+    matcher: Any, vocabulary: Vocabulary, rng: np.random.Generator, prompt: Sequence[int], force: bool
+) -> list[Emitted]:
+    """What a matcher that only the host knows makes of a prompt, alike on the host's loop and the card's."""
+    toy = ToyBackend(spec_of(vocabulary), seed=int(rng.integers(1000)))
     backend, kernel = backend_of(toy)
-    grammar = compile_schema({"enum": ["celsius", "fahrenheit", "kelvin"]}, vocabulary)
-    for force in (True, False):
-        outs = []
-        for target in (toy, backend):
-            plan = DecodePlan(
-                SamplingParams(temperature=1.0),
-                frozenset(),
-                50,
-                matcher=_Wrapped(grammar.start()),
-                force=force,
-            )
-            decode = target.decode(target.open_kv(90), [1, 2], plan)
-            assert not decode.resident
-            outs.append(collect(decode))
-        assert outs[0] == outs[1]
-        assert all(s.max_tokens == 1 and s.mask is not None for s in kernel.launches)
+    sampling = SamplingParams(temperature=1.0, seed=int(rng.integers(2**40)))
+    outs = []
+    for target in (toy, backend):
+        plan = DecodePlan(sampling, frozenset(), 60, matcher=matcher.fork(), force=force)
+        kv: Any = target.open_kv(90)
+        decode: Any = target.decode(kv, prompt, plan)
+        outs.append((finish(decode), decode.reason))
+    assert decode.resident and len(kernel.launches) == 1 and kernel.launches[0].guided
+    ids = [*prompt, *(e.id for e in outs[1][0])]
+    assert [int(i) for i in kv.store[0, 0, 0, : kv.length, 0]] == ids[: kv.length]
+    assert outs[0] == outs[1]
+    return outs[0][0]
+
+
+@pytest.mark.parametrize("force", [True, False])
+def test_a_matcher_the_device_does_not_know_guides_one_launch(force: bool, rng: np.random.Generator) -> None:
+    vocabulary, _ = smollm()
+    matcher = _Wrapped(compile_schema({"enum": ["celsius", "fahrenheit", "kelvin"]}, vocabulary).start())
+    out = guided(matcher, vocabulary, rng, rng.integers(0, 1000, 2 if force else 30).tolist(), force)
+    assert any(e.forced for e in out) is force
+
+
+def test_a_grammar_on_llguidance_guides_one_launch(rng: np.random.Generator) -> None:
+    pytest.importorskip("llguidance")
+    vocabulary, _ = smollm()
+    names = {"anyOf": [{"const": "celsius"}, {"const": "fahrenheit"}]}
+    pairs = [{"items": names, "maxItems": 2}, {"items": {"type": "integer", "maximum": 9}, "maxItems": 3}]
+    grammar = compile_schema({"anyOf": pairs}, vocabulary, fallback=True)
+    assert not isinstance(grammar, Grammar)
+    out = guided(grammar.start(), vocabulary, rng, [5, 6, 7], True)
+    assert out
 
 
 class _Wrapped:
     def __init__(self, matcher: Any) -> None:
         self._matcher = matcher
+
+    def fork(self) -> _Wrapped:
+        return _Wrapped(self._matcher.fork())
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._matcher, name)

@@ -1,17 +1,16 @@
 """The backend of NVIDIA GPUs: prefill by torch, decode by the resident kernel. Token ids only.
 
-A segment samples, checks stop ids and the grammar, takes forced runs and counts by itself. It asks the host
-where a forced run is met for the first time. Grammars that only the host can match take a launch a pass: the
-matcher gives the mask, the kernel samples under it.
+A segment samples, checks stop ids and the grammar, takes forced runs and counts by itself. The host looks for
+forced runs ahead of it while it runs, and is asked where it has not come that far. Grammars that only the
+host can match guide the segment: each pass streams while the matcher finds the mask of its choice.
 """
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +18,17 @@ import numpy.typing as npt
 import torch
 
 from kogagent.engine.backend import KV, Decode, DecodePlan, DecodeStats, Emitted, TokenMatcher
-from kogagent.engine.backends.device_grammar import Blob, DeviceGrammar, vocabulary_blob
+from kogagent.engine.backends.device_grammar import (
+    ANSWER_RUN,
+    FREE,
+    ILLEGAL,
+    LAST,
+    Blob,
+    Bytes,
+    DeviceGrammar,
+    plain,
+    vocabulary_blob,
+)
 from kogagent.engine.backends.host import Progress, check_capacity, check_pending
 from kogagent.engine.backends.tensor_kv import TensorKV, own_kv
 from kogagent.engine.grammar.matcher import Grammar, Matcher
@@ -80,23 +89,27 @@ def wide_layout(spec: ModelSpec, sms: int, shared_limit: int, *, one_stream: boo
 
 
 class _GrammarMemory:
-    """A grammar's arrays on the device, brought up to date before each segment."""
+    """A grammar's arrays on the device, brought up to date before each segment; what is learned meanwhile the
+    kernel reads from the host's."""
 
     def __init__(self, grammar: DeviceGrammar, tokens: Blob, vocabulary: torch.Tensor) -> None:
         self.grammar = grammar
         self._tokens, self._vocabulary = tokens, vocabulary
         self._fixed = torch.from_numpy(grammar.fixed.bytes).to(vocabulary.device)
         self._learned = torch.empty(0)
-        self._version = -1
+        self._runs, self._version = 0, -1
+        self._in_use: Blob | None = None  # the kernel may read it, though the grammar has outgrown it
 
     def place(self, matcher: Matcher) -> GrammarPlace:
         """Where a matcher without a pending run stands."""
         grammar = self.grammar
         if grammar.version != self._version:
-            self._learned = torch.from_numpy(grammar.learned.bytes).to(self._vocabulary.device)
-            self._version = grammar.version
+            self._in_use = grammar.learned
+            self._learned = torch.from_numpy(self._in_use.bytes.copy()).to(self._vocabulary.device)
+            self._runs, self._version = grammar.runs, grammar.version
         addresses = (self._fixed.data_ptr(), self._learned.data_ptr(), self._vocabulary.data_ptr())
-        return GrammarPlace(grammar.record(*addresses, self._tokens), grammar.start(matcher))
+        record = grammar.record(*addresses, self._tokens, runs=self._runs)
+        return GrammarPlace(record, grammar.start(matcher))
 
 
 class _Grammars:
@@ -131,7 +144,8 @@ class _Grammars:
         if found is None:
             return None
         try:
-            return _GrammarMemory(DeviceGrammar(grammar), *found)
+            allocate = _pinned if self._device.type == "cuda" else plain
+            return _GrammarMemory(DeviceGrammar(grammar, allocate), *found)
         except SchemaError:
             return None
 
@@ -236,22 +250,22 @@ class CudaBackend:
 
 
 class CudaDecode:
-    """One segment. Resident unless the grammar is one that only the host can match."""
+    """One segment, resident; guided by the host where only it can match the grammar."""
+
+    resident = True
 
     def __init__(self, backend: CudaBackend, kv: TensorKV, ids: Sequence[int], plan: DecodePlan) -> None:
         self._store = kv.store
         self._backend, self._kv, self._plan = backend, kv, plan
         self._progress = Progress(kv, ids, plan, backend.spec.vocab_size)
-        self._grammar = backend.grammars.find(plan.matcher) if plan.force else None
+        self._grammar: DeviceGrammar | None = None  # of the launch, where the device matches it
+        self._guided = False
+        self._led = False  # the next choice is no choice: it leads a forced run
         self._stop = threading.Event()
         self._prefill_s = self._sampled_s = self._forced_s = 0.0
         self._steps = 0
         self._launched = self._first = self._is_prompt = False
         self._began = 0.0
-
-    @property
-    def resident(self) -> bool:
-        return self._plan.matcher is None or self._grammar is not None
 
     @property
     def reason(self) -> FinishReason | None:
@@ -275,13 +289,15 @@ class CudaDecode:
         progress = self._progress
         if not self._launched and not self._start():
             return
-        until = time.perf_counter() + (seconds if self.resident else math.inf)
+        until = time.perf_counter() + seconds
         kernel = self._backend.kernel()
         while True:
             self._take(kernel.drain())
             if progress.out or progress.reason is not None or time.perf_counter() >= until:
                 return
-            time.sleep(_POLL_S)
+            # Zero lets other threads in: they would wait for the interpreter as long as we look ahead.
+            ahead = self._grammar is not None and self._grammar.look_ahead()
+            time.sleep(0 if ahead else _POLL_S)
 
     # ── a launch ──
 
@@ -298,18 +314,11 @@ class CudaDecode:
         matcher = self._plan.matcher
         self._began = time.perf_counter()
         self._is_prompt = self._steps == 0 and len(progress.pending) - progress.forced_pending > 1
-        place, mask, most = None, None, progress.room
-        if self._grammar is not None:
-            assert isinstance(matcher, Matcher)
-            place = self._grammar.place(matcher)
-        elif matcher is not None:
-            mask, most = np.ascontiguousarray(matcher.mask(), dtype=np.uint32), 1
-            if not mask.any():
-                raise ModelError(f"no id is legal at position {self._rows}: the grammar allows nothing here")
         if len(progress.pending) > FEED_ROWS and self._plan.sampling.temperature == 0.0:
-            self._draw_by_prefill(mask if place is None or matcher is None else matcher.mask())
+            mask = None if matcher is None else np.ascontiguousarray(matcher.mask(), dtype=np.uint32)
+            self._draw_by_prefill(mask)
             return False
-        self._launch(most, mask, place)
+        self._launch()
         if self._stop.is_set():
             self._backend.kernel().stop()
         return True
@@ -331,21 +340,34 @@ class CudaDecode:
         if progress.reason is None:
             progress.take_forced()
 
-    def _launch(
-        self, max_tokens: int, mask: npt.NDArray[np.uint32] | None, place: GrammarPlace | None
-    ) -> None:
-        """Start the kernel over the pending ids; long runs go through prefill first."""
+    def _launch(self) -> None:
+        """Start the kernel over the pending ids; long runs go through prefill first, and meanwhile the host
+        prepares the grammar."""
         kv, plan, sampling, progress = self._kv, self._plan, self._plan.sampling, self._progress
-        ids = progress.pending
+        ids, ended = progress.pending, None
         if len(ids) > FEED_ROWS:
             self._backend.append(kv, ids[:-1])
-            _synchronize()
+            ended = _queue_end()
             ids = progress.pending = ids[-1:]
+        matcher, memory = plan.matcher, None
+        if matcher is not None and plan.force:
+            memory = self._backend.grammars.find(matcher)
+        self._grammar, self._guided = None, matcher is not None and memory is None
+        place = None
+        if memory is not None:
+            assert isinstance(matcher, Matcher)
+            self._grammar = memory.grammar
+            self._grammar.turn_to(matcher)
+            while ended is not None and not ended() and self._grammar.look_ahead():
+                time.sleep(0)
+            place = memory.place(matcher)
+        if ended is not None:
+            _synchronize()
         self._backend.kernel().launch(
             Segment(
                 pending=ids,
                 position=kv.length,
-                max_tokens=max_tokens,
+                max_tokens=progress.room,
                 stop_ids=sorted(i for i in plan.stop_ids if 0 <= i < self._backend.spec.vocab_size),
                 legal_ids=plan.legal_ids,
                 seed=sampling.seed,
@@ -355,12 +377,31 @@ class CudaDecode:
                 min_p=sampling.min_p,
                 penalty=sampling.repetition_penalty,
                 history=[] if progress.seen is None else np.flatnonzero(progress.seen).tolist(),
-                mask=mask,
                 grammar=place,
+                guided=self._guided,
             ),
             self._store,
         )
         self._launched = True
+        if self._guided:
+            self._guide()
+
+    def _guide(self) -> None:
+        """Say what the next choice may be. Its pass has begun: a forced run's first id is the choice."""
+        matcher, kernel = self._plan.matcher, self._backend.kernel()
+        assert matcher is not None
+        if matcher.finished:
+            kernel.answer(ILLEGAL)  # ends the segment
+            return
+        ids, last = _forced(matcher.fork()) if self._plan.force else ([], False)
+        self._led = bool(ids)
+        if not ids:
+            kernel.answer(FREE, mask=matcher.mask())
+            return
+        first, *rest = ids
+        mask = np.zeros(first // 32 + 1, np.uint32)
+        mask[first // 32] = np.uint32(1 << first % 32)
+        kernel.answer(ANSWER_RUN if rest else LAST if last else FREE, rest, last=last, mask=mask)
 
     @property
     def _rows(self) -> int:
@@ -368,20 +409,34 @@ class CudaDecode:
         return self._kv.length + len(self._progress.pending)
 
     def _take(self, tokens: list[Token]) -> None:
-        """Account for what the kernel has said."""
-        progress = self._progress
+        """Account for what the kernel has said, and say what it waits for."""
+        progress, matcher, reason = self._progress, self._plan.matcher, Reason.RUNNING
         for token in tokens:
-            if token.reason in (Reason.NOT_A_NUMBER, Reason.NO_LEGAL_ID):
+            reason = token.reason
+            if reason in (Reason.NOT_A_NUMBER, Reason.NO_LEGAL_ID):
                 self._refuse(token)
-            if token.reason is Reason.CANCELLED:  # the pending ids stay pending, though they have passed
-                progress.reason = "cancelled"
+            if reason is Reason.CANCELLED:  # the pending ids stay pending, though they have passed
+                finished = self._guided and matcher is not None and matcher.finished
+                progress.reason = "grammar" if finished else "cancelled"
             else:
                 if not token.forced:
                     self._passed()
-                progress.emit(token.id, token.logprob, forced=token.forced)
-            if token.reason is not Reason.RUNNING:
+                led, self._led = self._led, False
+                progress.emit(token.id, 0.0 if led else token.logprob, forced=token.forced or led)
+            if reason not in (Reason.RUNNING, Reason.ASKED):
                 self._launched = False
-                self._end(token.reason)
+                self._end(reason)
+        if not tokens or not self._launched:
+            return
+        if self._guided:
+            self._guide()
+        elif self._grammar is not None:
+            assert isinstance(matcher, Matcher)
+            if reason is Reason.ASKED:
+                ids, last = _forced(matcher.fork())
+                self._backend.kernel().answer(ANSWER_RUN if ids else FREE, ids, last=last)
+                self._grammar.learn(matcher)
+            self._grammar.turn_to(matcher)
 
     def _passed(self, *, in_cache: bool = False) -> None:
         """The pending ids have passed, and one more was drawn. in_cache: the cache counts them already."""
@@ -401,14 +456,11 @@ class CudaDecode:
 
     def _end(self, reason: Reason) -> None:
         """Go on where only the launch has ended; hold what the kernel says to the segment's own rules."""
-        progress, matcher = self._progress, self._plan.matcher
-        by_host = matcher is not None and self._grammar is None
-        if not by_host and progress.reason != (None if reason is Reason.COMPLETE else _REASONS.get(reason)):
+        progress = self._progress
+        if not self._guided and progress.reason != (
+            None if reason is Reason.COMPLETE else _REASONS.get(reason)
+        ):
             raise DeviceError(f"the kernel ended with {reason.name}, the host with {progress.reason!r}")
-        if reason is Reason.ASKED:
-            assert self._grammar is not None and isinstance(matcher, Matcher)
-            if not matcher.finished:
-                self._grammar.grammar.learn(matcher)
         progress.take_forced()
 
     def _refuse(self, token: Token) -> None:
@@ -421,8 +473,34 @@ class CudaDecode:
         raise ModelError(f"no id is legal at position {at}: the grammar or legal_ids allow nothing here")
 
 
+def _forced(walk: TokenMatcher) -> tuple[list[int], bool]:
+    """All ids that are forced from where a walk stands, which takes them, and whether the text ends there."""
+    ids: list[int] = []
+    while not walk.finished:
+        run = walk.forced()
+        if not run:
+            break
+        for token in run:
+            walk.advance(token)
+        ids += run
+    return ids, walk.finished
+
+
 def _synchronize() -> None:
     torch.cuda.current_stream().synchronize()
+
+
+def _queue_end() -> Callable[[], bool]:
+    """Asks whether what is queued on the device now has ended."""
+    event: Any = torch.cuda.Event(enable_timing=False)
+    event.record()
+    ended: Callable[[], bool] = event.query
+    return ended
+
+
+def _pinned(size: int) -> Bytes:
+    """Zeroed memory that the device reads too."""
+    return torch.zeros(size, dtype=torch.uint8, pin_memory=True).numpy()
 
 
 def _to_half(name: str, tensor: torch.Tensor, kind: torch.dtype, device: torch.device) -> torch.Tensor:

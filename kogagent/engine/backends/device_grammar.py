@@ -2,46 +2,57 @@
 
 Knows grammars and the structs of kernels/params.py; no device. The kernel finds by itself which ids are legal
 (csrc/grammar.cuh); the ids of a forced run are the tokenizer's, so they are found here, once for each class
-of configurations, and kept. Where the kernel meets a class it has not seen, it ends its launch and the host
-looks.
+of configurations, and kept. They are looked for ahead of the text, while the kernel runs, and noted in memory
+that it reads; where it is first all the same, it waits and the host answers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from kogagent.engine.grammar.ahead import Ahead
 from kogagent.engine.grammar.automaton import COUNT, END, FINISHED, RETURN, SPECIAL, Automaton, Frame
 from kogagent.engine.grammar.matcher import Grammar, Matcher
 from kogagent.engine.grammar.tables import Tables, make_tables
+from kogagent.engine.grammar.walker import Config
 from kogagent.engine.sampling import splitmix64
 from kogagent.errors import SchemaError
 from kogagent.kernels.params import FRAMES, GRAMMAR, RELAY, RUN
 from kogagent.spec import Vocabulary
 
-FREE, ASK, LAST, FIRST_RUN = 1, 2, 3, 4
-"""Verdicts of csrc/grammar.cuh: a choice follows, the host must be asked, the text ends, run 0 follows."""
+ILLEGAL, FREE, ASK, LAST, FIRST_RUN, ANSWER_RUN = 0, 1, 2, 3, 4, 0x1FFF
+"""Verdicts of csrc/grammar.cuh: not legal, a choice follows, the host must be asked, the text ends, run 0
+follows, what the host has answered follows."""
 
+_VERDICTS = 1 << 13
 _NO_ROOM = 0x7FFF
-_MOST_RUNS = (1 << 13) - FIRST_RUN
+_MOST_RUNS = ANSWER_RUN - FIRST_RUN
 _MOST_TEXT = 1 << 24
 
 Bytes = npt.NDArray[np.uint8]
 
 
+def plain(size: int) -> Bytes:
+    """Zeroed memory of so many bytes."""
+    return np.zeros(size, np.uint8)
+
+
 class Blob:
     """Named arrays behind each other in one piece of memory, each at a multiple of 16 bytes."""
 
-    def __init__(self, arrays: Mapping[str, npt.NDArray[np.generic]]) -> None:
+    def __init__(
+        self, arrays: Mapping[str, npt.NDArray[np.generic]], allocate: Callable[[int], Bytes] = plain
+    ) -> None:
         self.offsets: dict[str, int] = {}
         size = 0
         for name, array in arrays.items():
             self.offsets[name] = size
             size += -(-max(array.nbytes, 1) // 16) * 16
-        self.bytes: Bytes = np.zeros(size, np.uint8)
+        self.bytes = allocate(size)
         for name, array in arrays.items():
             self.view(name, array.dtype, array.size)[:] = array.reshape(-1)
 
@@ -88,12 +99,13 @@ def choice_rooms(tables: Tables) -> npt.NDArray[np.uint32]:
 class DeviceGrammar:
     """One grammar's arrays. Raises SchemaError, saying why, for a grammar that must stay on the host.
 
-    fixed, learned: the two pieces of memory; `learned` is another object, or has other bytes, whenever
-    `version` has grown.
+    fixed, learned: the two pieces of memory, the second from `allocate`. `learned` is another object, or has
+    other bytes, whenever `version` has grown: what is in it stays as it is, and a key is written last, so
+    that it may be read meanwhile. runs: how many are in it.
     """
 
-    def __init__(self, grammar: Grammar) -> None:
-        self.grammar = grammar
+    def __init__(self, grammar: Grammar, allocate: Callable[[int], Bytes] = plain) -> None:
+        self.grammar, self._allocate = grammar, allocate
         self._automaton: Automaton = grammar.automaton
         tables = self.tables = make_tables(grammar.automaton)
         if tables.depth > FRAMES:
@@ -114,28 +126,37 @@ class DeviceGrammar:
         )
         self.version = 0
         self._forget(1024, 8192)
+        self._ahead = Ahead(grammar, self._learn)
 
     def _forget(self, slots: int, ids: int) -> None:
         self._slots, self._ids = slots, ids
         self._known: dict[int, int] = {}
-        self._runs = self._used = 0
+        self.runs = self._used = 0
         self.learned = Blob(
             {
-                "keys": np.zeros(slots, np.uint64),
-                "verdicts": np.zeros(slots, np.uint32),
+                "known": np.zeros(slots, np.uint64),
                 "runs": np.zeros(slots // 2, RUN),
                 "run_ids": np.zeros(ids, np.int32),
-            }
+            },
+            self._allocate,
         )
         self.version += 1
 
-    def record(self, fixed: int, learned: int, vocabulary: int, tokens: Blob) -> npt.NDArray[np.void]:
-        """The kernel's Grammar [1], for the addresses of the two pieces and of the vocabulary's."""
+    def record(
+        self, fixed: int, learned: int, vocabulary: int, tokens: Blob, *, runs: int, live: bool = True
+    ) -> npt.NDArray[np.void]:
+        """The kernel's Grammar [1], for the addresses of the two pieces and of the vocabulary's.
+
+        runs: how many the piece at `learned` holds. live: the kernel looks into `self.learned` for others.
+        """
         out = np.zeros(1, GRAMMAR)
         for blob, address in ((self.fixed, fixed), (self.learned, learned), (tokens, vocabulary)):
             for name, offset in blob.offsets.items():
                 out[name] = address + offset
         tables = self.tables
+        out["known_runs"] = runs
+        if live:
+            out["news"] = (self.learned.bytes.ctypes.data - learned) % (1 << 64)
         out["lone_states"], out["classes"] = tables.lone, max(tables.moves.shape[1], 1)
         out["end_class"], out["n_special"] = tables.end_class, len(tables.special_ids)
         out["vocab"], out["slots_mask"] = len(self.grammar.trie.vocabulary), self._slots - 1
@@ -168,37 +189,53 @@ class DeviceGrammar:
             key = splitmix64(key ^ ((count & 0xFFFFFFFF) << 32 | site))
         return splitmix64(key ^ self.tables.states[state]) or 1
 
-    def learn(self, matcher: Matcher) -> None:
-        """Note what is forced where this matcher stands, if that is new."""
+    def learn(self, matcher: Matcher) -> bool:
+        """Note what is forced where this matcher stands; False where that holds for no whole class, so that
+        the kernel will ask each time."""
         state, frame, _ = matcher.place
         frame = self.grammar.walker.normal(frame)
+        self._learn(state, frame)
+        return self.key(state, frame) in self._known
+
+    def look_ahead(self) -> bool:
+        """Note what is forced in one more of the classes nearest to the last `turn_to`, the grammar's start
+        at first; False where all are known. Some tenths of a millisecond."""
+        return self._ahead.step()
+
+    def turn_to(self, matcher: Matcher) -> None:
+        """Look ahead from here on behind where this matcher stands."""
+        state, frame, _ = matcher.place
+        self._ahead.turn_to(state, frame)
+
+    def _learn(self, state: int, frame: Frame) -> Config | None:
+        """The class behind what is forced in one; None where the text ends or that class is not certain."""
         key = self.key(state, frame)
-        if key in self._known:
-            return
-        ids, then = self._forced(state, frame)
-        if self._runs + 1 >= _MOST_RUNS:
+        ids, then, behind = self._forced(state, frame)
+        if key in self._known or then == ASK:
+            return behind
+        if self.runs + 1 >= _MOST_RUNS:
             self._forget(self._slots, self._ids)
         while 2 * (len(self._known) + 1) > self._slots or self._used + len(ids) > self._ids:
             self._grow()
         self._add(key, ids, then)
         self.version += 1
+        return behind
 
     def _add(self, key: int, ids: Sequence[int], then: int) -> None:
         verdict = FREE
         if ids:
-            verdict = FIRST_RUN + self._runs
-            runs = self.learned.view("runs", RUN, self._slots // 2)
-            runs[self._runs] = (self._used, len(ids), then, 0)
+            verdict = FIRST_RUN + self.runs
             self.learned.view("run_ids", np.int32, self._ids)[self._used : self._used + len(ids)] = ids
-            self._runs += 1
+            runs = self.learned.view("runs", RUN, self._slots // 2)
+            runs[self.runs] = (self._used, len(ids), then, 0)
+            self.runs += 1
             self._used += len(ids)
         self._known[key] = verdict
-        keys = self.learned.view("keys", np.uint64, self._slots)
+        known = self.learned.view("known", np.uint64, self._slots)
         at = key & (self._slots - 1)
-        while keys[at]:
+        while known[at]:
             at = (at + 1) & (self._slots - 1)
-        keys[at] = key
-        self.learned.view("verdicts", np.uint32, self._slots)[at] = verdict
+        known[at] = key - key % _VERDICTS + verdict
 
     def _grow(self) -> None:
         """Twice the room, with what is known so far."""
@@ -214,23 +251,24 @@ class DeviceGrammar:
                 first = int(run["first"])
                 self._add(key, ids[first : first + int(run["count"])].tolist(), int(run["then"]))
 
-    def _forced(self, state: int, frame: Frame) -> tuple[list[int], int]:
-        """All ids forced from a class of configurations, run after run, and the verdict behind them."""
+    def _forced(self, state: int, frame: Frame) -> tuple[list[int], int, Config | None]:
+        """All ids forced from a class of configurations, run after run, the verdict behind them, and the
+        class there, where it is certain and the text goes on."""
         grammar = self.grammar
         ids: list[int] = []
         while True:
             run = grammar.known_run(grammar.entry(state, frame), state, frame)
             if not run:
-                return ids, FREE
+                return ids, FREE, (state, frame)
             ids += run
             after = self._after(state, frame, run)
             if (
                 after is None
             ):  # counts that stand for a class have grown: the class behind them is not certain
-                return ids, ASK
+                return ids, ASK, None
             state, frame = after
             if state == FINISHED:
-                return ids, LAST
+                return ids, LAST, None
             frame = grammar.walker.normal(frame)
 
     def _after(self, state: int, frame: Frame, run: Sequence[int]) -> tuple[int, Frame] | None:

@@ -20,13 +20,14 @@ import numpy.typing as npt
 
 from kogagent.engine.grammar.automaton import END, FINISHED, SPECIAL, Automaton, Frame
 from kogagent.engine.grammar.trie import TokenTrie
-from kogagent.engine.grammar.walker import Walker
+from kogagent.engine.grammar.walker import Config, Walker
 from kogagent.errors import ModelError
 
 _KEPT = 2048  # masks and runs kept for one grammar
 _LONGEST = 4096  # symbols of one forced run
 
 Mask = npt.NDArray[np.uint32]
+_Chain = tuple[bytes, int, Frame, int | None]
 
 
 @dataclass(slots=True)
@@ -50,8 +51,10 @@ class Grammar:
     trie: TokenTrie = field(repr=False)
     walker: Walker = field(repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
-    _known: OrderedDict[tuple[int, Frame], _Entry] = field(
-        default_factory=OrderedDict, repr=False, compare=False
+    _known: OrderedDict[Config, _Entry] = field(default_factory=OrderedDict, repr=False, compare=False)
+    _chains: dict[Config, _Chain] = field(default_factory=dict, repr=False, compare=False)
+    _known_borders: dict[Config, tuple[bytes, list[int]]] = field(
+        default_factory=dict, repr=False, compare=False
     )
 
     def start(self) -> Matcher:
@@ -97,31 +100,54 @@ class Grammar:
         """The forced run that starts here."""
         if self.trie.vocabulary.encode is None:
             return self._single(state, frame)
-        automaton = self.automaton
         out: list[int] = []
-        text = bytearray()
-        while len(text) + len(out) < _LONGEST:
-            symbol = self._only(state, frame)
+        length = 0
+        while length < _LONGEST:
+            text, state, frame, symbol = self._chain(state, frame)
             if symbol is None:
+                out += self._certain(text, state, frame) if text else ()
                 break
-            if symbol >= END:
-                ids = self._tokens(bytes(text))
-                if ids is None:
-                    return tuple(out)
-                out += ids
-                text.clear()
-                out.append(self.trie.end_ids[0] if symbol == END else symbol - SPECIAL)
-                if symbol == END:
-                    return tuple(out)
-            else:
-                text.append(symbol)
-            after = automaton.step(state, frame, symbol)
-            if after is None or (after[1][1] < 0 and after[1] == frame and after[0] == state):
+            ids = self._tokens(text)
+            if ids is None:
+                break
+            out += ids
+            out.append(self.trie.end_ids[0] if symbol == END else symbol - SPECIAL)
+            if symbol == END:
+                break
+            after = self.automaton.step(state, frame, symbol)
+            assert after is not None
+            state, frame = after
+            length += len(text) + 1
+        return tuple(out)
+
+    def _chain(self, state: int, frame: Frame) -> _Chain:
+        """The bytes that are forced from here, where they lead, and the id's symbol that is forced there or
+        None. Chains that begin inside one another share their end."""
+        chains, step = self._chains, self.automaton.step
+        text = bytearray()
+        passed: list[Config] = []
+        while len(text) < _LONGEST:
+            known = chains.get((state, frame))
+            if known is not None:
+                break
+            symbol = self._only(state, frame)
+            if symbol is None or symbol >= END:
+                known = b"", state, frame, symbol
+                break
+            passed.append((state, frame))
+            text.append(symbol)
+            after = step(state, frame, symbol)
+            if after is None or (after[1][1] < 0 and after == (state, frame)):
+                known = b"", state, frame, None
                 break
             state, frame = after
-        if text:
-            out += self._certain(bytes(text), state, frame)
-        return tuple(out)
+        rest, state, frame, symbol = (b"", state, frame, None) if known is None else known
+        whole = bytes(text) + rest
+        if len(chains) > _KEPT:
+            chains.clear()
+        for i, config in enumerate(passed):
+            chains[config] = whole[i:], state, frame, symbol
+        return whole, state, frame, symbol
 
     def _only(self, state: int, frame: Frame) -> int | None:
         """The one symbol that is legal here, or None."""
@@ -151,11 +177,7 @@ class Grammar:
     def _certain(self, text: bytes, state: int, frame: Frame) -> list[int]:
         """The ids at the front of `text` that every continuation from this configuration leaves alone."""
         certain: list[int] | None = None
-        for begin in range(len(text), max(-1, len(text) - self.trie.reach), -1):
-            if begin < len(text):
-                node = self.trie.find(text[begin:])
-                if node < 0 or not self.walker.can_continue(node, state, frame):
-                    continue
+        for begin in self._borders(text, state, frame):
             whole = begin
             while whole and whole < len(text) and 0x80 <= text[whole] < 0xC0:
                 whole -= 1  # a border inside a code point: judge by the text before it
@@ -174,6 +196,25 @@ class Grammar:
             if not certain:
                 return []
         return certain or []
+
+    def _borders(self, text: bytes, state: int, frame: Frame) -> list[int]:
+        """The places in `text` where a token may begin that goes on legally behind it, and its end; from the
+        end on. What is found for one text serves those that end alike."""
+        reach, size = self.trie.reach, len(text)
+        tail = text[-(reach - 1) :] if reach > 1 else b""
+        known, backs = self._known_borders.get((state, frame), (b"", [0]))
+        if not tail.endswith(known):
+            if known.endswith(tail):
+                return [size - back for back in backs if back <= size]
+            known, backs = b"", [0]
+        for back in range(len(known) + 1, len(tail) + 1):
+            node = self.trie.find(text[size - back :])
+            if node >= 0 and self.walker.can_continue(node, state, frame):
+                backs = [*backs, back]
+        if len(self._known_borders) > _KEPT:
+            self._known_borders.clear()
+        self._known_borders[state, frame] = tail, backs
+        return [size - back for back in backs]
 
     def _single(self, state: int, frame: Frame) -> tuple[int, ...]:
         """Without a tokenizer: the one id that is legal here."""

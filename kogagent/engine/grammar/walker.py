@@ -7,7 +7,7 @@ found for one stands for all counts of the class, however large the bounds.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,6 +31,7 @@ Config = tuple[int, Frame]
 _KEPT = 512  # bodies kept for one vocabulary
 _NEVER = 0xFFFF
 _CONFIGS = 4096  # configurations kept for one grammar before their rows are dropped
+_CROWD = 96  # nodes of one configuration behind which `landings` does not look
 _FEW = 24  # nodes below which plain Python is faster than arrays
 _ROOT = np.zeros(1, np.int32)
 
@@ -75,22 +76,19 @@ class Walker:
         site, count, below = frame
         if state in self.automaton.bodies and below is not None:
             body = self._body(state)
-            _, _, least, most = self.automaton.sites[site]
+            most = self.automaton.sites[site][3]
             # A class of counts: far from both bounds, or far below the least one.
             room = most - count if count >= 0 else UNBOUNDED
             flags = body.counts <= min(room, _NEVER - 1)
             after = self.automaton.returned(frame)
-            if after is not None and count != LOW:
-                fits = body.exit_counts <= room
-                if count >= 0:
-                    fits &= body.exit_counts >= least - count
-                exits = body.exits[fits]
+            if after is not None:
+                exits = self._exits(body, frame)
                 tokens = self.trie.token[exits]
                 flags[tokens[tokens >= 0]] = True
-                self._walk(exits, self._number(after), flags)
+                self._flag(exits, self._number(after), flags)
             return flags
         flags = np.zeros(32 * self.trie.words, np.bool_)
-        self._walk(_ROOT, self._number((state, frame)), flags)
+        self._flag(_ROOT, self._number((state, frame)), flags)
         return flags
 
     def can_continue(self, node: int, state: int, frame: Frame) -> bool:
@@ -198,14 +196,49 @@ class Walker:
             self._rows[number] = row
         return row
 
-    def _walk(self, nodes: Ints, config: int, flags: npt.NDArray[np.bool_]) -> None:
-        """Set the flags of the tokens below `nodes` that are legal from `config` there."""
+    def landings(self, state: int, frame: Frame) -> list[Config]:
+        """Where single ordinary ids lead from here, each place once, in normal form, the shortest ids first;
+        frame in normal form. Not all of them: of a shared body those that leave it, and where many ids stay
+        inside one text, the longer of these are passed over."""
+        found: dict[Config, None] = {}
+        nodes, config = _ROOT, (state, frame)
+        if state in self.automaton.bodies and frame[2] is not None:
+            after = self.automaton.returned(frame)
+            if after is None:
+                return []
+            nodes, config = self._exits(self._body(state), frame), after
+            if (self.trie.token[nodes] >= 0).any():
+                found[after[0], self.normal(after[1])] = None
+        for _, behind in self._walk(nodes, self._number(config), _CROWD):
+            for number in np.unique(np.asarray(behind, np.int32)).tolist():
+                at, frames = self._configs[number]
+                found[at, self.normal(frames)] = None
+        self._forget()
+        return list(found)
+
+    def _exits(self, body: Body, frame: Frame) -> Ints:
+        """The nodes of a body at which its frame, in normal form, can be left."""
+        site, count, _ = frame
+        _, _, least, most = self.automaton.sites[site]
+        if count < 0:
+            return body.exits[:0] if count == LOW else body.exits
+        fits: npt.NDArray[np.bool_] = body.exit_counts <= most - count
+        return body.exits[fits & (body.exit_counts >= least - count)]
+
+    def _walk(
+        self, nodes: Ints, config: int, crowd: int = 0
+    ) -> Iterator[tuple[list[int] | Ints, list[int] | Ints]]:
+        """The ids below `nodes` that are legal from `config` there, some at a time, shorter ones first, and
+        the number of the configuration behind each. crowd: nodes of one configuration, side by side,
+        beyond which nothing is looked for behind them; 0: none are too many."""
         trie = self.trie
         configs = np.full(len(nodes), config, np.int32)
-        found: list[int] = []
         while len(nodes):
             if len(nodes) <= _FEW:
-                nodes, configs = self._walk_few(nodes.tolist(), configs.tolist(), found)
+                found: list[int] = []
+                behind: list[int] = []
+                nodes, configs = self._walk_few(nodes.tolist(), configs.tolist(), found, behind)
+                yield found, behind
                 continue
             children, above = trie.children(nodes)
             parents = configs[above]
@@ -215,17 +248,30 @@ class Walker:
             alive = after >= 0
             nodes, configs = children[alive], after[alive]
             tokens = trie.token[nodes]
-            flags[tokens[tokens >= 0]] = True
-        flags[found] = True
-        for first, others in trie.twins.items():
+            whole = tokens >= 0
+            yield tokens[whole], configs[whole]
+            if crowd and len(nodes) > crowd:
+                alone = np.bincount(configs)[configs] <= crowd
+                nodes, configs = nodes[alone], configs[alone]
+
+    def _flag(self, nodes: Ints, config: int, flags: npt.NDArray[np.bool_]) -> None:
+        """Set the flags of the ids below `nodes` that are legal from `config` there."""
+        for tokens, _ in self._walk(nodes, config):
+            flags[tokens] = True
+        for first, others in self.trie.twins.items():
             if flags[first]:
                 flags[others] = True
+        self._forget()
+
+    def _forget(self) -> None:
         if len(self._configs) > _CONFIGS:
             self._index.clear()
             self._configs.clear()
             self._rows.clear()
 
-    def _walk_few(self, nodes: list[int], configs: list[int], found: list[int]) -> tuple[Ints, Ints]:
+    def _walk_few(
+        self, nodes: list[int], configs: list[int], found: list[int], behind: list[int]
+    ) -> tuple[Ints, Ints]:
         """The same, node by node, while only a few stand side by side; where it stopped."""
         trie, find = self.trie, self.trie.bytes.find
         while nodes and len(nodes) <= 8 * _FEW:
@@ -246,6 +292,7 @@ class Walker:
                     if to >= 0:
                         if trie.token_list[child] >= 0:
                             found.append(trie.token_list[child])
+                            behind.append(to)
                         next_nodes.append(child)
                         next_configs.append(to)
             nodes, configs = next_nodes, next_configs

@@ -10,13 +10,15 @@ constexpr int OWN = FRAMES - 1;                  // frames a walk can add
 constexpr u32 NO_ROOM = 0x7fff;                  // no count leaves a certain choice in this state
 constexpr u32 FAR = 0xffffffffu, LOW = 0xfffffffeu;  // classes of counts, as walker.py forms them
 
-// What is known of a legal token: bits above an id in a candidate, so at most 13.
+constexpr int VERDICT_BITS = 13;
+// What is known of a legal token: bits below an id in a candidate.
 enum Verdict : u32 {
     ILLEGAL = 0,
     FREE = 1,   // there is a choice behind it
     ASK = 2,    // what follows it is forced, and the host has not said yet by which ids
     LAST = 3,   // the text ends with it
     RUN = 4,    // RUN + i: the ids of run i follow
+    ANSWER_RUN = 0x1fff,  // those of the host's last answer follow
 };
 
 // A state and its frames, the lowest first, unchanged while threads walk from it.
@@ -197,11 +199,16 @@ __device__ __forceinline__ u32 verdict_of(const Grammar& g, const Configuration&
     if (w.state == FINISHED) return LAST;
     if (!is_forced(g, c, w)) return FREE;
     const u64 key = key_of(g, c, w);
+    // Among what was known at the launch, then in its double, which the host goes on filling.
+    u64 table = g.known;
 #pragma unroll 1
-    for (u32 i = (u32)key & g.slots_mask;; i = (i + 1) & g.slots_mask) {  // never full
-        const u64 found = __ldg((const u64*)g.keys + i);
-        if (found == key) return __ldg((const u32*)g.verdicts + i);
-        if (!found) return ASK;
+    for (u32 i = (u32)key;; i++) {  // never full
+        const u64 found = load_word_anywhere((const u64*)table + (i & g.slots_mask));
+        if (found >> VERDICT_BITS == key >> VERDICT_BITS) return (u32)found & ((1u << VERDICT_BITS) - 1);
+        if (found) continue;
+        if (!g.news || table != g.known) return ASK;
+        table += g.news;
+        i = (u32)key - 1;
     }
 }
 

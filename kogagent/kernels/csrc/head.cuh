@@ -23,7 +23,6 @@ __device__ __forceinline__ u32 order_key(float z) {
 }
 __device__ __forceinline__ float key_value(u32 k) { return __uint_as_float(k & 0x80000000u ? k & 0x7fffffffu : ~k); }
 
-constexpr int VERDICT_BITS = 13;
 constexpr u32 NOBODY = ~0u;
 struct Best {
     float z;  // with noise
@@ -55,6 +54,9 @@ struct Choice {
     float logprob;
     u32 flags;
 };
+
+// Whether a choice waits for verdicts on this block's ids, by the judges.
+__device__ __forceinline__ bool is_judged() { return p.grammar.tokens || p.guided; }
 
 struct HeadScratch {  // shared memory, fixed size
     float z[256];
@@ -252,7 +254,7 @@ __device__ __forceinline__ Choice choose(HeadScratch& s, float* logits, float* z
         float y = x;
         if (p.penalty != 1.0f && ((const u8*)p.seen)[id]) y = x > 0 ? __fdiv_rn(x, p.penalty) : x * p.penalty;
         bool legal = id < p.legal_ids && (!p.mask || (((const u32*)p.mask)[id >> 5] >> (id & 31) & 1));
-        if (p.grammar.tokens) {
+        if (is_judged()) {
             const u32 verdict = __float_as_uint(z[r]);
             verdicts[r] = (u16)verdict;
             legal = legal && verdict != ILLEGAL;
@@ -271,7 +273,7 @@ __device__ __forceinline__ Choice choose(HeadScratch& s, float* logits, float* z
         float v = z[r];
         if (v == -INFINITY || v < least) continue;
         if (draws) v += gumbel(key, first_id + r);
-        take_better(best, v, (u32)(first_id + r) << VERDICT_BITS | (p.grammar.tokens ? verdicts[r] : FREE), logits[r]);
+        take_better(best, v, (u32)(first_id + r) << VERDICT_BITS | (is_judged() ? verdicts[r] : FREE), logits[r]);
     }
 #pragma unroll
     for (int o = 16; o; o >>= 1) {

@@ -257,8 +257,8 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
     const int dim_first = (int)(schedule[1] >> 16) * 8, dim_rows = (int)(schedule[1] & 0xffff) * 8;
     Cursor cursor = {ring, 0};
     float scale[W], inverse[W];  // of the published stream; of its norm
-    // The ids to be fed: `token`, if there is one, then those of `list`. The first ones share passes, later runs do not.
-    const int* list = misc.run >= 0 ? ids_of(misc.run) : (const int*)p.pending;
+    // The ids to be fed: `token`, if there is one, then those of `run`. The first ones share passes, later runs do not.
+    int run = misc.run;
     int at0 = misc.position, emitted = misc.emitted, pending = misc.pending, fed = 0, token = misc.token, choices = 0, landed = 0;
 #ifdef KOGAGENT_PROFILE
     long long mark = clock64();
@@ -270,11 +270,15 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
         const bool heads = choices || (fed + rows == pending && p.want_head);
         const u32 tag0 = p.tag_base + (misc.passes + pass) * (modules + 64);
         float first_inverse = 1.0f, head_inverse = 1.0f;
-#pragma unroll 1
-        for (int w = 0; w < rows; w++) {
-            const int place = fed + w - (token >= 0);
-            read_embedding(sm + p.off_x, (float*)(sm + p.off_stream), (float2*)(sm + p.off_rope), misc, w, place < 0 ? token : list[place], at0 + w, dim_first, dim_rows);
+        int* const ids = (int*)(sm + as_new(p.off_red));
+        if (tid < rows) {
+            const int place = fed + tid - (token >= 0);
+            ids[tid] = place < 0 ? token : pending_ids(run)[place];
         }
+        sync_consumers();
+#pragma unroll 1
+        for (int w = 0; w < rows; w++)
+            read_embedding(sm + p.off_x, (float*)(sm + p.off_stream), (float2*)(sm + p.off_rope), misc, w, ids[w], at0 + w, dim_first, dim_rows);
 #pragma unroll
         for (int w = 0; w < W; w++) scale[w] = 1.0f;
         pad_input(sm + p.off_x, p.dim, rows);
@@ -435,7 +439,7 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
         const int head_first = (int)(schedule[4 * p.layers] >> 16) * 8, head_units = (int)(schedule[4 * p.layers] & 0xffff);
         const int first_id = (p.head_grid ? 0 : lane0 * p.head_rows) + head_first;
         const int head_rows = max(0, min(head_units * 8, p.head_rows - head_first));
-        if (p.grammar.tokens) {
+        if (is_judged()) {
             u32 spins = 0;
             while (!barrier_try(&misc.judged, choices & 1))
                 if (give_up(spins)) break;
@@ -457,14 +461,15 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
                 if (blockIdx.x == 0) ((Relay*)p.relay)->ended = 1;
             } else if (hands_over) {
                 if (blockIdx.x == 0) hand_over(misc.grammar, misc.passes + pass + 1, at0, emitted, token, next.run, pending);
-            } else if (p.grammar.tokens) {
+            } else if (is_judged()) {
                 misc.token = token;
                 misc.run = next.run;
+                misc.emitted = emitted;
                 barrier_arrive(&misc.asked);
             }
         }
         if (next.reason != RUNNING || hands_over) break;
-        if (next.run >= 0) list = ids_of(next.run);
+        if (next.run >= 0) run = next.run;
     }
 #ifdef KOGAGENT_PROFILE
     if (tid == 0 && p.profile)
@@ -521,16 +526,29 @@ __device__ void judge(Misc& misc, u32* verdicts, int first_id, int rows) {
             while (!barrier_try(&misc.asked, (choice - 1) & 1))
                 if (*(volatile int*)&misc.quit) return;
         if (thread == 0) {
-            const int run = misc.run, count = run >= 0 ? run_of(run).count : 0;
+            const int run = misc.run, count = run >= 0 ? count_of(run) : 0;
+            const Ids ids = pending_ids(run);
             if (misc.token >= 0)
 #pragma unroll 1
-                for (int i = -1; i < count; i++) advance(p.grammar, misc.grammar, i < 0 ? misc.token : ids_of(run)[i]);
+                for (int i = -1; i < count; i++) advance(p.grammar, misc.grammar, i < 0 ? misc.token : ids[i]);
             summarise(p.grammar, misc.grammar);
         }
         sync_judges();
 #pragma unroll 1
         for (int i = thread; i < rows; i += JUDGES)
             verdicts[i] = first_id + i < p.legal_ids ? verdict_of(p.grammar, misc.grammar, first_id + i) : ILLEGAL;
+        barrier_arrive(&misc.judged);
+    }
+}
+
+// The same warps where the host keeps the grammar: its mask, once it has come.
+__device__ void follow_host(Misc& misc, u32* verdicts, int first_id, int rows) {
+#pragma unroll 1
+    for (int choice = 0;; choice++) {
+        if (choice > 0)
+            while (!barrier_try(&misc.asked, (choice - 1) & 1))
+                if (*(volatile int*)&misc.quit) return;
+        take_guidance(&misc.aborted, &misc.quit, verdicts, first_id, rows, misc.emitted, threadIdx.x - (WARPS + 2) * 32);
         barrier_arrive(&misc.judged);
     }
 }
@@ -601,10 +619,14 @@ __device__ void run_block(char* sm) {
         if (warp == WARPS) produce<W>(ring, schedule, misc);
         if constexpr (W > 0) {
             if (warp == WARPS + 1) help<W>(misc, (float*)(sm + p.off_late), schedule);
-            if (warp > WARPS + 1 && p.grammar.tokens && p.want_head) {
+            if (warp > WARPS + 1 && is_judged() && p.want_head) {
                 const int first = (int)(schedule[4 * p.layers] >> 16) * 8, units = (int)(schedule[4 * p.layers] & 0xffff);
                 const int first_id = (p.head_grid ? 0 : (int)(blockIdx.x / p.group) * p.head_rows) + first;
-                judge(misc, (u32*)(sm + p.off_z), first_id, max(0, min(units * 8, p.head_rows - first)));
+                const int rows = max(0, min(units * 8, p.head_rows - first));
+                if (p.guided)
+                    follow_host(misc, (u32*)(sm + p.off_z), first_id, rows);
+                else
+                    judge(misc, (u32*)(sm + p.off_z), first_id, rows);
             }
         }
     }

@@ -34,20 +34,31 @@ struct Grammar {
     u64 bounds;       // u32 [sites][2]  least, most
     u64 tokens;       // u32 [vocab]   offset in bytes | length << 24; length 0: offset 1 is an end id, 2 special
     u64 bytes;        // u8 []
-    u64 keys;         // u64 [slots_mask + 1]  of configurations where something is forced, 0: free slot
-    u64 verdicts;     // u32 [slots_mask + 1]
+    u64 known;        // u64 [slots_mask + 1]  of where something is forced: key's upper 51 bits | verdict; 0: free slot
     u64 runs;         // Run []
     u64 run_ids;      // int []
+    u64 news;         // from an array of the three above to its double in pinned memory, which the host goes on filling; 0: none
     int lone_states, classes, end_class, n_special;
     int vocab, reach, margin, slots_mask;
+    int known_runs, pad;  // runs beyond are in pinned memory alone
 };
 
-// Ids that follow without a choice, and what holds behind them: FREE, ASK or LAST of grammar.cuh.
+// Ids that follow without a choice, and what holds behind them: FREE or LAST of grammar.cuh.
 struct Run {
     int first, count, then, pad;
 };
 
 constexpr int FRAMES = 14;  // of a configuration; grammars that need more stay on the host
+
+// What the host says of the id that is chosen next (guided), or of what follows one (asked). The word says of which: epoch in
+// bits 32-63, ids emitted before it in 13-31, verdict in 0-12; it is written last.
+constexpr int ANSWER_IDS = 1 << 17;  // as many as a segment can hold
+struct Answer {
+    u64 word;
+    int count, then;       // of the run whose verdict is ANSWER_RUN
+    int ids[ANSWER_IDS];
+    u64 mask;              // u32 [ceil(V/32)], where the host keeps the grammar: legal ids, to all of which the verdict applies
+};
 
 // What a launch leaves for the next one of its segment; the host writes it for the first. Device memory.
 struct Relay {
@@ -108,6 +119,7 @@ struct Params : Model {
     u64 token_ring;  // u64 [..][2], pinned host memory
     u64 status;      // u32 [16], pinned host memory
     u64 abort_word;  // u32, pinned host memory
+    u64 answer;      // Answer, pinned host memory
     u64 logits_out;  // f32 [V] or 0: the last row's logits, for tests and scoring
     u64 profile;     // u64 [blocks][PROFILE_SLOTS] or 0
     u64 relay;       // Relay
@@ -115,6 +127,7 @@ struct Params : Model {
     int capacity, stages;
     // segment
     int n_stop, max_tokens, want_head, legal_ids;
+    int guided;     // the host says before each choice which ids are legal
     int hand_over;  // ends the launch where the next pass is 1: of several rows, 2: of one row; 0: never
     u32 tag_base, epoch;
     float temperature, top_p, min_p, penalty;
