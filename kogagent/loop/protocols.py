@@ -8,11 +8,13 @@ from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from kogagent.sampling import SamplingParams
 from kogagent.types import JSONValue, Message, ModelEvent, RunContext, ToolCall, ToolOutcome, ToolSpec
+from kogagent.types.quick import quick
 
 ToolChoice: TypeAlias = Literal["auto", "none", "required"] | str
 """auto: text or calls; none: text only; required: at least one call; else the one tool to call."""
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class TurnRequest:
     """One model turn, wholly described.

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from kogagent.types import AssistantMessage, FinishReason, StopReason, ToolCall
+from kogagent.types.quick import quick
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Act:
     """Run these calls, then give the model another turn."""
@@ -16,6 +18,7 @@ class Act:
     calls: tuple[ToolCall, ...]
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Finish:
     """The run is over."""
@@ -24,6 +27,7 @@ class Finish:
     reason: StopReason = "finished"
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class AskAgain:
     """The answer cannot be used; the model is told why and answers again."""
@@ -31,6 +35,7 @@ class AskAgain:
     reason: str
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class GiveUp:
     """The answer cannot be used and has been asked for often enough."""
@@ -38,6 +43,7 @@ class GiveUp:
     reason: str
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class HandOff:
     """Run these calls, the one to another agent among them; then that agent goes on."""
@@ -49,6 +55,7 @@ class HandOff:
 Step: TypeAlias = Act | HandOff | Finish | AskAgain | GiveUp
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Valid:
     """An answer as the output type."""
@@ -56,6 +63,7 @@ class Valid:
     value: Any
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Invalid:
     """What is wrong with an answer, in words for the model."""

@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
+from kogagent.types.quick import quick
 
+
+@quick
 @dataclass(frozen=True, slots=True)
 class Usage:
     """Token counts; they add.
@@ -38,6 +41,7 @@ class Usage:
         )
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Timings:
     """Seconds a turn or a run spent in each phase; they add.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 from kogagent.types.accounting import Usage
 from kogagent.types.messages import Message, ToolCall, ToolResult
+from kogagent.types.quick import quick
 
 if TYPE_CHECKING:
     from kogagent.types.events import AgentEvent
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 Deps = TypeVar("Deps")
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class RunContext(Generic[Deps]):
     """What a tool may know of the run that calls it: a parameter annotated so is injected, never asked of
@@ -52,6 +54,7 @@ class RunPort(Protocol):
         """Wait until whoever reads the run has taken every event and wants more."""
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class ToolOutcome:
     """One call done: the result the model reads, and what only the developer sees.
@@ -76,11 +79,13 @@ class ToolOutcome:
 # ── what a caller says of a call that waits ──────────────────────────────────────────────────
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Approved:
     """The call may run."""
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Denied:
     """The call may not run; reason is told to the model."""
@@ -88,6 +93,7 @@ class Denied:
     reason: str = ""
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Supplied:
     """The call was done elsewhere; value is its result, as a tool would have returned it."""

@@ -9,8 +9,10 @@ from typing import Any, Literal, TypeAlias
 
 from kogagent.types.accounting import FinishReason, Timings, Usage
 from kogagent.types.messages import Message, ToolCall, ToolResult
+from kogagent.types.quick import quick
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
     """Something that happened. at: when, by `time.perf_counter()`; equality does not look at it."""
@@ -18,6 +20,7 @@ class Event:
     at: float = field(default_factory=time.perf_counter, compare=False, repr=False)
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Written:
     """One token of a turn: the text it adds, "" while a character is incomplete, a special token's name.
@@ -30,6 +33,7 @@ class Written:
     special: bool = False
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class ObserveDelta(Event):
     """Text of the observing phase, what the model makes of the results before it, as it comes."""
@@ -37,6 +41,7 @@ class ObserveDelta(Event):
     text: str
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class PlanDelta(Event):
     """Text of the planning phase, as it comes."""
@@ -44,6 +49,7 @@ class PlanDelta(Event):
     text: str
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class TextDelta(Event):
     """Text of the turn, as it comes. Never splits a code point."""
@@ -51,6 +57,7 @@ class TextDelta(Event):
     text: str
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class CallStarted(Event):
     """The model has committed to a call of this tool; arguments follow."""
@@ -59,6 +66,7 @@ class CallStarted(Event):
     name: str
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class CallDelta(Event):
     """More argument text. The deltas of a call concatenate to exactly `ToolCall.arguments`."""
@@ -67,6 +75,7 @@ class CallDelta(Event):
     text: str
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class CallReady(Event):
     """The call is complete (or cut: `call.complete` says)."""
@@ -74,6 +83,7 @@ class CallReady(Event):
     call: ToolCall
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class TurnEnd(Event):
     """Last event of a model turn. written is the turn token by token, ids are the ids of its text as the
@@ -89,11 +99,13 @@ class TurnEnd(Event):
 ModelEvent: TypeAlias = ObserveDelta | PlanDelta | TextDelta | CallStarted | CallDelta | CallReady | TurnEnd
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class ToolStarted(Event):
     call: ToolCall
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class ToolFinished(Event):
     """A call's result, in the order of finishing. `error` is the exception a tool raised, with its
@@ -111,6 +123,7 @@ StopReason: TypeAlias = Literal[
 """Why a run ended: an answer, calls whose results come later, or the limit that was reached."""
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class TurnStarted(Event):
     """A model is about to be asked: turns count from 1, messages is what it is shown, agent the name of whose
@@ -121,6 +134,7 @@ class TurnStarted(Event):
     agent: str = ""
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class TurnFinished(Event):
     """A turn is over: the model has spoken and its calls have run. The phases sum to the turn's wall time,
@@ -132,6 +146,7 @@ class TurnFinished(Event):
     agent: str = ""
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class TurnRetried(Event):
     """The model failed and is asked again, as the hook on_error said. attempt counts failures in a row."""
@@ -140,6 +155,7 @@ class TurnRetried(Event):
     attempt: int
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class HandedOff(Event):
     """Another agent goes on with the conversation: `source` called for `target`, by their names."""
@@ -149,6 +165,7 @@ class HandedOff(Event):
     target: str
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Compacted(Event):
     """What the model reads was shortened; the record keeps everything.
@@ -165,6 +182,7 @@ class Compacted(Event):
     usage: Usage = field(default_factory=Usage)
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class ToolProgress(Event):
     """What a running tool said by `RunContext.report`."""
@@ -173,6 +191,7 @@ class ToolProgress(Event):
     value: Any
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Nested(Event):
     """An event of a run inside the call `call_id`: of an agent that is this agent's tool."""
@@ -181,6 +200,7 @@ class Nested(Event):
     event: AgentEvent
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class AskedAgain(Event):
     """The model's answer could not be used and it was told so: `reason` is the message it reads next."""
@@ -188,6 +208,7 @@ class AskedAgain(Event):
     reason: str
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class RunResult:
     """What a run came to. `output` is the answer text, or the validated object when the agent has an
@@ -211,6 +232,7 @@ class RunResult:
     agent: str = ""
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class RunFinished(Event):
     """Last event of a run."""

@@ -6,10 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
+from kogagent.types.quick import quick
+
 JSONValue: TypeAlias = Any
 """A value `json.dumps` accepts: None, bool, int, float, str, list or dict of the same."""
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
     """What a model is told of one tool.
@@ -23,6 +26,7 @@ class ToolSpec:
     parameters: Mapping[str, JSONValue]
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class ToolCall:
     """One call a model asked for. `arguments` is the exact JSON text it wrote.
@@ -52,6 +56,7 @@ ResultStatus: TypeAlias = Literal[
 """What became of a call. deferred: its result comes later, and the conversation waits for it."""
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class File:
     """A file a tool gives back, whole in `data` or by its `path`; exactly one of the two.
@@ -72,6 +77,7 @@ class File:
             )
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class ToolResult:
     """What came of one call: the text the model reads, and whose it is.
@@ -91,16 +97,19 @@ class ToolResult:
         return self.status != "ok"
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class SystemMessage:
     text: str
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class UserMessage:
     text: str
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class AssistantMessage:
     """One model turn: the plan it stated (text before its calls), its calls, or its answer.
@@ -115,6 +124,7 @@ class AssistantMessage:
     ids: tuple[int, ...] = field(default=(), compare=False, repr=False)
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class ToolMessage:
     """The result of one call, as the model reads it."""
@@ -122,6 +132,7 @@ class ToolMessage:
     result: ToolResult
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class SummaryMessage:
     """Where a transcript was compacted: from here on the model reads `text`, as a user's message, in place of
