@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -61,11 +61,6 @@ class Acting:
         task = asyncio.get_running_loop().create_task(self._outcome(setup, call, context, shown, None))
         self._early[call.id] = task
 
-    @property
-    def has_early(self) -> bool:
-        """Whether something was begun that nobody has asked for yet."""
-        return bool(self._early)
-
     async def drop_early(self) -> None:
         """End what was begun and is not wanted."""
         tasks, self._early = list(self._early.values()), {}
@@ -100,19 +95,19 @@ class Acting:
         shown: the tools of the turn, None for all. answers: what became of calls that were deferred.
         """
         began, waited = time.perf_counter(), self._sink.waited_s
-        room = len(calls) if answers is not None else self.allowed(setup, calls)
-        allowed, over = calls[:room], calls[room:]
-        if answers is None:
-            self.calls += len(allowed)
-        results = {call.id: self._refused(call, setup.limits) for call in over}
-        handed = [call for call in allowed if call.name in setup.handoffs]
-        for call in handed[1:]:
-            results[call.id] = self._told(call, "Not run: another agent takes over already.")
-        running = _Running(self, setup, turn, shown, answers or {}, results)
+        running = _Running(setup, turn, shown, answers or {})
+        results = running.results
+        wanted = calls if answers is not None else self._admitted(setup, calls, results)
         whole = False
-        append = 0.0
         try:
-            await running.all([call for call in allowed if call.id not in results])
+            try:
+                if len(wanted) == 1:
+                    await self._one(running, wanted[0])
+                elif wanted:
+                    await self._together(running, wanted)
+            finally:
+                if self._early:  # calls beyond what was allowed, or beside one that failed
+                    await self.drop_early()
             whole = True
         finally:
             appending = time.perf_counter()
@@ -129,18 +124,50 @@ class Acting:
                 time.perf_counter() - began, running.spans, self._sink.waited_s - waited, append
             )
 
-    async def one(self, running: _Running, call: ToolCall) -> None:
+    def _admitted(
+        self, setup: Setup, calls: tuple[ToolCall, ...], results: dict[str, ToolResult]
+    ) -> Sequence[ToolCall]:
+        """The calls that are to run; the others have their results at once."""
+        room = self.allowed(setup, calls)
+        self.calls += room
+        for call in calls[room:]:
+            results[call.id] = self._refused(call, setup.limits)
+        if not setup.handoffs:
+            return calls[:room]
+        handed = [call for call in calls[:room] if call.name in setup.handoffs]
+        for call in handed[1:]:
+            results[call.id] = self._told(call, "Not run: another agent takes over already.")
+        return [call for call in calls[:room] if call.id not in results]
+
+    async def _together(self, running: _Running, calls: Sequence[ToolCall]) -> None:
+        """Several at once. The first failure cancels the others and is raised."""
+        gate = asyncio.Semaphore(running.setup.limits.parallel_calls)
+
+        async def one(call: ToolCall) -> None:
+            async with gate:
+                await self._one(running, call)
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                for call in calls:
+                    group.create_task(one(call))
+        except BaseExceptionGroup as failed:
+            raise failed.exceptions[0] from None  # the first failure; it cancelled the others
+
+    async def _one(self, running: _Running, call: ToolCall) -> None:
         """One call from its announcement to its result."""
         setup = running.setup
-        early = self._early.pop(call.id, None)
-        if early is not None:
-            outcome = await _joined(early)
+        if call.id in self._early:
+            outcome = await _joined(self._early.pop(call.id))
         else:
             self._sink.put(ToolStarted(call))
             await self._sink.drained()
             context = RunContext(self._deps, call, running.turn, self._transcript.view, self._port)
-            answer = running.answers.get(call.id)
-            outcome = await self._outcome(setup, call, context, running.shown, answer)
+            if running.plain:
+                outcome = await setup.tools.call(call, context)
+            else:
+                answer = running.answers.get(call.id)
+                outcome = await self._outcome(setup, call, context, running.shown, answer)
         running.spans.append((outcome.started, outcome.ended))
         result = running.results[call.id] = self._observed(setup, call, outcome)
         finished = ToolFinished(call, result, outcome.seconds, outcome.error)
@@ -218,46 +245,18 @@ class Acting:
 
 
 class _Running:
-    """The calls of one turn while they run."""
+    """The calls of one turn while they run: what holds for all of them, and what has come of each."""
+
+    __slots__ = ("answers", "plain", "results", "setup", "shown", "spans", "turn")
 
     def __init__(
-        self,
-        acting: Acting,
-        setup: Setup,
-        turn: int,
-        shown: set[str] | None,
-        answers: Mapping[str, Answer],
-        results: dict[str, ToolResult],
+        self, setup: Setup, turn: int, shown: set[str] | None, answers: Mapping[str, Answer]
     ) -> None:
-        self._acting = acting
         self.setup, self.turn, self.shown, self.answers = setup, turn, shown, answers
-        self.results = results
-        self.spans: list[tuple[float, float]] = []
-
-    async def all(self, calls: Sequence[ToolCall]) -> None:
-        """Run them, several at once. The first failure cancels the others and is raised."""
-        try:
-            if len(calls) == 1:
-                await self._acting.one(self, calls[0])
-            elif calls:
-                await self._together(calls)
-        finally:
-            if self._acting.has_early:  # calls beyond what was allowed, or beside one that failed
-                await self._acting.drop_early()
-
-    async def _together(self, calls: Iterable[ToolCall]) -> None:
-        gate = asyncio.Semaphore(self.setup.limits.parallel_calls)
-
-        async def one(call: ToolCall) -> None:
-            async with gate:
-                await self._acting.one(self, call)
-
-        try:
-            async with asyncio.TaskGroup() as group:
-                for call in calls:
-                    group.create_task(one(call))
-        except BaseExceptionGroup as failed:
-            raise failed.exceptions[0] from None  # the first failure; it cancelled the others
+        hooks = setup.hooks
+        self.plain = shown is None and not answers and hooks.before_call is None and hooks.after_call is None
+        self.results: dict[str, ToolResult] = {}
+        self.spans: list[tuple[float, float]] = []  # when each ran
 
 
 async def _joined(task: asyncio.Task[ToolOutcome]) -> ToolOutcome:

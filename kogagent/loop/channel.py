@@ -19,11 +19,10 @@ _AHEAD = 256  # events
 class Nobody:
     """The end of a run that nobody watches."""
 
-    full = False
     waited_s = 0.0
 
-    def put(self, event: AgentEvent) -> None:
-        pass
+    def put(self, event: AgentEvent) -> bool:
+        return False
 
     async def drained(self) -> None:
         pass
@@ -33,7 +32,7 @@ class Channel:
     """One reader, one run."""
 
     def __init__(self) -> None:
-        self._events: deque[AgentEvent] = deque()
+        self.events: deque[AgentEvent] = deque()  # not taken yet
         self._reader: asyncio.Future[None] | None = None
         self._writers: list[asyncio.Future[None]] = []
         self.waited_s = 0.0  # the run, for its reader
@@ -41,26 +40,27 @@ class Channel:
         self._closed = False
         self._error: BaseException | None = None
 
-    @property
-    def full(self) -> bool:
-        """Time for the run to wait for the reader."""
-        return len(self._events) >= _AHEAD
-
-    def put(self, event: AgentEvent) -> None:
-        if not self._closed:
-            self._events.append(event)
+    def put(self, event: AgentEvent) -> bool:
+        """Take an event. True where the reader is so far behind that the run should wait for it."""
+        events = self.events
+        events.append(event)
+        if len(events) == 1:  # else it has been woken already
             self._wake_reader()
+        return len(events) >= _AHEAD
 
     def close(self) -> None:
         """The reader wants no more."""
         self._closed = True
-        self._events.clear()
+        self.events = deque(maxlen=0)  # which takes everything and keeps nothing
         self._wake_reader()
 
     async def drained(self) -> None:
         """Wait until every event is taken and the reader waits for another."""
+        if not self.events and self._reader is not None:
+            return
         started = time.perf_counter()
-        while self._events or self._reader is None:
+        await asyncio.sleep(0)  # a reader that was woken has its turn now, and seldom needs more
+        while self.events or self._reader is None:
             writer = asyncio.get_running_loop().create_future()
             self._writers.append(writer)
             await writer
@@ -74,7 +74,7 @@ class Channel:
 
     async def get(self) -> AgentEvent:
         """The next event. Raises the run's error, StopAsyncIteration after the end."""
-        while not self._events:
+        while not self.events:
             if self._closed:
                 raise StopAsyncIteration
             if self._ended:
@@ -91,7 +91,7 @@ class Channel:
                 await self._reader
             finally:
                 self._reader = None
-        return self._events.popleft()
+        return self.events.popleft()
 
     def _wake_reader(self) -> None:
         if self._reader is not None and not self._reader.done():

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from kogagent.errors import ContextError, InputError
+from kogagent.loop.channel import Nobody
 from kogagent.loop.hooks import MaybeAwaitable, settled
 from kogagent.loop.protocols import MeasuringModel, Model, TurnRequest
 from kogagent.loop.turn import hear
@@ -68,19 +69,6 @@ class Compaction:
             value = getattr(self, name)
             if value is not None and (type(value) is not int or value < least):
                 raise InputError(f"Compaction.{name}={value!r} must be an integer >= {least}")
-
-
-class Quiet:
-    """Nobody listens."""
-
-    full = False
-    waited_s = 0.0
-
-    def put(self, event: object) -> None:
-        pass
-
-    async def drained(self) -> None:
-        pass
 
 
 class Room:
@@ -158,7 +146,7 @@ class Room:
             output_schema=None,
         )
         try:
-            message, end = await hear(model.stream(asked), Quiet(), None)
+            message, end = await hear(model.stream(asked), Nobody(), None)
         except ContextError:
             return dropped, Usage()  # even the older part is too long to be read
         return message.text.strip() or dropped, end.usage

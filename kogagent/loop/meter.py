@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import replace
 
 from kogagent.types import Timings, Usage
@@ -16,8 +16,9 @@ class Meter:
 
     def __init__(self) -> None:
         self.started = time.perf_counter()
-        self.usage = Usage()
-        self._total = Timings()  # of the turns that have ended
+        self.written = 0  # tokens, by models
+        self._ended: list[Timings] = []  # turns
+        self._spent: list[Usage] = []
         self._mark = self.started
         self._clear()
 
@@ -29,7 +30,8 @@ class Meter:
     def spent(self, usage: Usage) -> None:
         """Tokens of this turn, the model's own or those of something it called."""
         self._turn_usage = usage if self._turn_usage is _NOTHING else self._turn_usage + usage
-        self.usage += usage
+        self._spent.append(usage)
+        self.written += usage.completion_tokens
 
     def model(self, timings: Timings, span: float, reader: float, *, ahead: bool) -> None:
         """The model's part took `span` seconds, in `reader` of which nobody took its events. ahead: it had
@@ -42,7 +44,7 @@ class Meter:
         """Seconds the history took."""
         self._append_s += seconds
 
-    def acted(self, span: float, tools: Iterable[tuple[float, float]], reader: float, append: float) -> None:
+    def acted(self, span: float, tools: Sequence[tuple[float, float]], reader: float, append: float) -> None:
         """Calls took `span` seconds from the first check to the last result in the history; tools are the
         times in which each ran."""
         tool = min(_covered(tools), span)
@@ -54,8 +56,7 @@ class Meter:
     def end_turn(self) -> tuple[Usage, Timings]:
         """What this turn cost; the next begins now."""
         now = time.perf_counter()
-        usage = self._turn_usage
-        model = self._model
+        usage, model = self._turn_usage, self._model
         timings = Timings(
             model.prefill_s,
             model.sampled_s,
@@ -72,12 +73,13 @@ class Meter:
         ).fitted()
         self._mark = now
         self._clear()
-        self._total += timings
+        self._ended.append(timings)
         return usage, timings
 
-    def whole(self) -> Timings:
+    def whole(self) -> tuple[Usage, Timings]:
         """Of the run so far; what no turn has counted is the loop's."""
-        return replace(self._total, wall_s=time.perf_counter() - self.started)
+        usage, timings = Usage.total(self._spent), Timings.total(self._ended)
+        return usage, replace(timings, wall_s=time.perf_counter() - self.started)
 
 
 def _scaled(timings: Timings, span: float) -> Timings:
@@ -94,8 +96,10 @@ def _scaled(timings: Timings, span: float) -> Timings:
     )
 
 
-def _covered(spans: Iterable[tuple[float, float]]) -> float:
+def _covered(spans: Sequence[tuple[float, float]]) -> float:
     """Length of the union of intervals: wall time in which at least one tool ran."""
+    if len(spans) == 1:
+        return spans[0][1] - spans[0][0]
     total, until = 0.0, float("-inf")
     for started, ended in sorted(spans):
         total += max(ended - max(started, until), 0.0)

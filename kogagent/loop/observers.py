@@ -65,21 +65,17 @@ class Watched:
                 self._watching.append(watching)
 
     @property
-    def full(self) -> bool:
-        return self._sink.full
-
-    @property
     def waited_s(self) -> float:
         return self._sink.waited_s
 
-    def put(self, event: AgentEvent) -> None:
+    def put(self, event: AgentEvent) -> bool:
         for watching in tuple(self._watching):
             try:
                 watching.event(event)
             except Exception:
                 _log.exception("observer %r failed and sees no more of this run", watching)
                 self._watching.remove(watching)
-        self._sink.put(event)
+        return self._sink.put(event)
 
     async def drained(self) -> None:
         await self._sink.drained()

@@ -106,11 +106,12 @@ class Run:
         if self._in_turn:
             self._end_turn()
         await self._transcript.settled()
+        usage, timings = self._meter.whole()
         result = RunResult(
             finish.output,
             tuple(self._transcript.messages),
-            self._meter.usage,
-            self._meter.whole(),
+            usage,
+            timings,
             self._turns,
             finish.reason,
             tuple(self._acting.failures),
@@ -131,7 +132,7 @@ class Run:
             check = self._first.guardrails.check_prompt(self._transcript.view)
             self._guarded = asyncio.ensure_future(check)
         while not self._transcript.awaiting:
-            stop = limits.reached(self._turns, self._meter.usage.completion_tokens)
+            stop = limits.reached(self._turns, self._meter.written)
             if stop is not None:
                 return self._stopped(stop)
             heard = await self._turn()
@@ -142,7 +143,10 @@ class Run:
             left = limits.output_retries - self._asked_again
             step = decide(message, reason, setup.check, left, setup.handoffs)
             if isinstance(step, Act):
-                await self._act(step.calls)
+                if setup.hooks.predict is None:
+                    await self._acting.act(setup, step.calls, self._turns, self._shown)
+                else:
+                    await self._act(step.calls)
                 if limits.repeated_calls is not None and self._acting.stale >= 2 * limits.repeated_calls:
                     return self._stopped("repeated_call")
                 self._end_turn()
@@ -198,7 +202,7 @@ class Run:
             messages=messages,
             tools=specs,
             tool_choice=choice,
-            max_tokens=limits.next_turn_tokens(self._meter.usage.completion_tokens),
+            max_tokens=limits.next_turn_tokens(self._meter.written),
             max_calls=limits.turn_calls if left is None else min(limits.turn_calls, max(left, 1)),
             plan_tokens=setup.plan_tokens if acts else 0,
             output_schema=setup.output_schema,
@@ -319,7 +323,7 @@ class Run:
             guess[call.id] = said
         expected = [ToolMessage(ToolResult(call.id, call.name, guess[call.id])) for call in calls]
         limits = self._first.limits
-        if limits.reached(self._turns, self._meter.usage.completion_tokens) is not None:
+        if limits.reached(self._turns, self._meter.written) is not None:
             return
         self._acting.calls += len(calls)  # the request is that of the turn after these
         try:

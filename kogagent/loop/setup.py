@@ -23,14 +23,14 @@ class Sink(Protocol):
     """Where the events of a run go."""
 
     @property
-    def full(self) -> bool: ...
+    def waited_s(self) -> float:
+        """Seconds the run has waited for whoever reads."""
 
-    @property
-    def waited_s(self) -> float: ...
+    def put(self, event: AgentEvent) -> bool:
+        """Take an event. True where it is time for the run to wait for `drained`."""
 
-    def put(self, event: AgentEvent) -> None: ...
-
-    async def drained(self) -> None: ...
+    async def drained(self) -> None:
+        """Wait until every event is taken and another is asked for."""
 
 
 class Successor(Protocol):

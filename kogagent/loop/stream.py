@@ -61,6 +61,8 @@ class AgentStream:
                 raise StopAsyncIteration
             self._task = asyncio.get_running_loop().create_task(self._drive(self._channel))
             self._task.add_done_callback(_ender(self._channel))
+        if self._channel.events:
+            return self._channel.events.popleft()
         try:
             return await self._channel.get()
         except asyncio.CancelledError:

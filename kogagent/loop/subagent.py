@@ -13,14 +13,13 @@ if TYPE_CHECKING:
 class _Inside:
     """The sink of a nested run: its events are the outer run's."""
 
-    full = False
     waited_s = 0.0
 
     def __init__(self, context: RunContext[Any]) -> None:
         self._context = context
         self.usage = Usage()  # of the turns that have ended
 
-    def put(self, event: AgentEvent) -> None:
+    def put(self, event: AgentEvent) -> bool:
         inner = event
         while isinstance(inner, Nested):
             inner = inner.event
@@ -28,6 +27,7 @@ class _Inside:
             self.usage += inner.usage
         if self._context._run is not None:
             self._context._run.nested(self._context.call, event)
+        return False
 
     async def drained(self) -> None:
         if self._context._run is not None:

@@ -197,16 +197,17 @@ class Transcript:
     def _after(self, message: Message) -> dict[str, ToolCall]:
         """The calls that are open after this message. Raises InputError for one that cannot follow."""
         if isinstance(message, ToolMessage):
-            if message.result.call_id not in self._open and (
-                message.result.call_id not in self._awaiting or message.result.status == "deferred"
-            ):
-                raise InputError(
-                    f"message {len(self)} is the result of call {message.result.call_id!r}, "
-                    "which no open call of the last turn has as its id"
-                )
-            if len(self._open) == 1 and message.result.call_id in self._open:
-                return {}
-            return {i: call for i, call in self._open.items() if i != message.result.call_id}
+            result, opened = message.result, self._open
+            if result.call_id in opened:
+                if len(opened) == 1:
+                    return {}
+                return {i: call for i, call in opened.items() if i != result.call_id}
+            if result.call_id in self._awaiting and result.status != "deferred":
+                return opened
+            raise InputError(
+                f"message {len(self)} is the result of call {result.call_id!r}, "
+                "which no open call of the last turn has as its id"
+            )
         if type(message) not in _PLAIN and not isinstance(
             message, SystemMessage | UserMessage | AssistantMessage | SummaryMessage
         ):
@@ -220,6 +221,8 @@ class Transcript:
                 "Append a ToolMessage for each first, or use Transcript.repaired."
             )
         if isinstance(message, AssistantMessage) and message.calls:
+            if len(message.calls) == 1:
+                return {message.calls[0].id: message.calls[0]}
             opened = {call.id: call for call in message.calls}
             if len(opened) < len(message.calls):
                 raise InputError(f"message {len(self)} has two calls of one id; each needs its own")
@@ -243,9 +246,11 @@ class Transcript:
     def _add(self, message: Message, opened: dict[str, ToolCall]) -> None:
         shared = self._view is self._record
         self._record.append(message)
-        if shared and not self._awaiting and type(message) in _PLAIN:
-            self._open = opened
-            return
+        if shared and not self._awaiting:  # as a rule the view is the record
+            kind = type(message)
+            if kind in _PLAIN or (isinstance(message, ToolMessage) and message.result.status != "deferred"):
+                self._open = opened
+                return
         if isinstance(message, SummaryMessage):
             view = self._record[:-1] if shared else self._view
             kept = view[len(view) - message.kept :]

@@ -39,12 +39,11 @@ async def hear(
                 raise ModelError(f"the model went on after the end of its turn: {event!r}")
             if isinstance(event, TurnEnd):
                 end = event
-            else:
+            elif type(event) not in _UNHEARD:
                 said.add(event)
                 if on_call is not None and isinstance(event, CallReady) and event.call.complete:
                     on_call(event.call)
-            sink.put(event)
-            if sink.full:
+            if sink.put(event):
                 await sink.drained()
     except BaseException:
         await close(stream)
@@ -69,17 +68,16 @@ class _Said:
     def add(self, event: ModelEvent) -> None:
         if isinstance(event, TextDelta):  # the most frequent first
             (self._after if self._calls else self._before).append(event.text)
-        elif type(event) in _UNHEARD:
-            return
         elif isinstance(event, CallReady):
-            if any(event.call.id == other.id for other in self._calls):
-                raise ModelError(f"the model gave two calls of one turn the id {event.call.id!r}")
+            for other in self._calls:
+                if event.call.id == other.id:
+                    raise ModelError(f"the model gave two calls of one turn the id {event.call.id!r}")
             self._calls.append(event.call)
         elif isinstance(event, PlanDelta):
             self._plan.append(event.text)
         elif isinstance(event, ObserveDelta):
             self._observed.append(event.text)
-        else:
+        elif not isinstance(event, CallDelta | CallStarted):
             raise ModelError(f"the model yielded {event!r}, which is no ModelEvent")
 
     def message(self, ids: tuple[int, ...]) -> AssistantMessage:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from kogagent.errors import ContextError, InputError, ModelError
@@ -73,25 +73,27 @@ def as_turn(turn: Turn) -> ScriptedTurn:
 def turn_events(turn: ScriptedTurn, first_id: int, delta: int = 0) -> Iterator[ModelEvent]:
     """The events of a turn. Calls without an id get "call_N" from first_id; delta > 0 cuts texts and
     arguments into pieces of so many characters."""
-
-    def pieces(text: str) -> Iterator[str]:
-        size = delta or max(len(text), 1)
-        return (text[i : i + size] for i in range(0, len(text), size))
-
-    for piece in pieces(turn.plan):
+    for piece in _pieces(turn.plan, delta):
         yield PlanDelta(piece)
-    for piece in pieces(turn.text):
+    for piece in _pieces(turn.text, delta):
         yield TextDelta(piece)
     for number, one in enumerate(turn.calls, first_id):
         if not one.id:
-            one = replace(one, id=f"call_{number}")
+            one = ToolCall(f"call_{number}", one.name, one.arguments, one.complete)
         yield CallStarted(one.id, one.name)
-        for piece in pieces(one.arguments):
+        for piece in _pieces(one.arguments, delta):
             yield CallDelta(one.id, piece)
         yield CallReady(one)
     if turn.error is not None:
         raise turn.error
     yield TurnEnd(turn.reason, turn.usage, turn.timings, turn.written)
+
+
+def _pieces(text: str, size: int) -> Sequence[str]:
+    """The text cut into pieces of so many characters, 0 for whole."""
+    if not text:
+        return ()
+    return [text[i : i + size] for i in range(0, len(text), size)] if size else (text,)
 
 
 class _Playing:
@@ -100,24 +102,20 @@ class _Playing:
     def __init__(self, start: Callable[[], Iterator[ModelEvent] | Awaitable[Iterator[ModelEvent]]]) -> None:
         self._start = start
         self._events: Iterator[ModelEvent] | None = None
-        self._closed = False
 
     def __aiter__(self) -> _Playing:
         return self
 
     async def __anext__(self) -> ModelEvent:
-        if self._closed:
-            raise StopAsyncIteration
         if self._events is None:
             started = self._start()
-            self._events = await started if inspect.isawaitable(started) else started
+            self._events = await started if isinstance(started, Awaitable) else started
         for event in self._events:
             return event
-        self._closed = True
         raise StopAsyncIteration
 
     async def aclose(self) -> None:
-        self._closed = True
+        self._events = iter(())
 
 
 class ScriptedModel:

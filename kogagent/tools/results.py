@@ -11,8 +11,10 @@ from typing import Any
 from pydantic_core import to_jsonable_python
 
 from kogagent.types import File
+from kogagent.types.quick import quick
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Returned:
     """What came out of a tool's code: a text and files, or what it raised."""

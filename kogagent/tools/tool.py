@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, ParamSpec, TypeVar, overload
@@ -300,8 +299,3 @@ def _refuse_generators(function: Any, name: str, place: str) -> None:
         raise SchemaError(
             f"tool {name!r} ({place}) is a generator: a call has one result. Return a list.", tool=name
         )
-
-
-def seconds(limit: float | None) -> float | None:
-    """A time limit for asyncio, which knows None for no limit."""
-    return None if limit is None or math.isinf(limit) else limit

@@ -23,7 +23,7 @@ from kogagent.tools.groups import Group
 from kogagent.tools.results import Returned, clean, returned, shorten
 from kogagent.tools.schema import explain
 from kogagent.tools.threads import Threads
-from kogagent.tools.tool import Tool, collect, seconds
+from kogagent.tools.tool import Tool, collect
 from kogagent.types import ResultStatus, RunContext, ToolCall, ToolOutcome, ToolResult, ToolSpec
 
 T = TypeVar("T")
@@ -169,7 +169,7 @@ class Toolbox:
                 return denied
         if signature.context:
             values[signature.context] = context
-        positional = signature.take_positional(values)
+        positional = signature.take_positional(values) if signature.positional else ()
         function = functools.partial(ready.tool.function, *positional, **values)
         if ready.tool.group is None:
             return await self._timed(call, ready, function)
@@ -179,7 +179,7 @@ class Toolbox:
     async def _timed(self, call: ToolCall, ready: _Ready, function: Callable[[], Any]) -> ToolOutcome:
         """The function run, and its outcome."""
         started = time.perf_counter()
-        back = await self._run(ready, function)
+        back = await (self._in_task(ready, function) if ready.is_async else self._aside(ready, function))
         ended = time.perf_counter()
         if back is None:
             still = "" if ready.is_async else " Its thread may still be running."
@@ -206,23 +206,32 @@ class Toolbox:
         why = f": {verdict}" if isinstance(verdict, str) and verdict else ""
         return _told(call, "denied", f"{call.name} was not run, permission was denied{why}. Go on without.")
 
-    async def _run(self, ready: _Ready, function: Callable[[], Any]) -> Returned | None:
-        """The function's result; None when it ran out of time. Whatever happens, it is over afterwards."""
+    async def _aside(self, ready: _Ready, function: Callable[[], Any]) -> Returned | None:
+        """What a sync function gave, in a thread; None when it ran out of time."""
+        end = asyncio.get_running_loop().time() + ready.timeout
+        back = await _until(self._threads.submit(lambda: _in_thread(function, ready.limit)), end)
+        if not isinstance(back, _Pending):
+            return back
+        return await self._in_task(ready, back.give, end)  # it gave an awaitable, which ends on the loop
+
+    async def _in_task(
+        self, ready: _Ready, function: Callable[[], Awaitable[Any]], end: float | None = None
+    ) -> Returned | None:
+        """What an async function gave; None at loop time `end`, by default when its time is over. Whatever
+        happens, it is over afterwards."""
         loop = asyncio.get_running_loop()
-        limit = seconds(ready.timeout)
-        end = math.inf if limit is None else loop.time() + limit
-        if not ready.is_async:
-            future = self._threads.submit(lambda: _in_thread(function, ready.limit))
-            back = await _until(future, end)
-            if not isinstance(back, _Pending):
-                return back
-            function = back.give  # a sync function that gave an awaitable: it is finished on the loop
-        # The task answers through a future of its own: waiting for the task itself would pass a cancellation
+        if end is None:
+            end = loop.time() + ready.timeout
+        # The task leaves its answer with somebody else: waiting for the task itself would pass a cancellation
         # on to the tool and then depend on the tool's goodwill.
-        answer: asyncio.Future[Returned | None] = loop.create_future()
+        answer = _Answer()
         task = loop.create_task(_on_loop(function, ready.limit, answer))
         try:
-            done = await _until(answer, end)
+            await asyncio.sleep(0)  # the tool's first step: most need no other, and no timer
+            done = answer.value
+            if done is None:
+                answer.waiter = loop.create_future()
+                done = await _until(answer.waiter, end)
         except asyncio.CancelledError:
             await self._stop(task, ready)
             raise
@@ -319,9 +328,17 @@ def _expire(answer: asyncio.Future[Any]) -> None:
         answer.set_result(None)
 
 
-async def _on_loop(
-    function: Callable[[], Awaitable[Any]], limit: int, answer: asyncio.Future[Returned | None]
-) -> None:
+class _Answer:
+    """What a tool's task has come to, and who waits for it."""
+
+    __slots__ = ("value", "waiter")
+
+    def __init__(self) -> None:
+        self.value: Returned | None = None
+        self.waiter: asyncio.Future[Returned | None] | None = None
+
+
+async def _on_loop(function: Callable[[], Awaitable[Any]], limit: int, answer: _Answer) -> None:
     # SystemExit would end the event loop if it left a task; KeyboardInterrupt, the user's own, must.
     process = os.getpid()
     try:
@@ -331,8 +348,9 @@ async def _on_loop(
     except BaseException as error:
         done = Returned(error=error)
     _same(process)
-    if not answer.done():  # else nobody waits any more: cancelled, or out of time
-        answer.set_result(done)
+    answer.value = done
+    if answer.waiter is not None and not answer.waiter.done():  # else nobody waits: cancelled, or out of time
+        answer.waiter.set_result(done)
 
 
 def _in_thread(function: Callable[[], Any], limit: int) -> Returned | _Pending | None:

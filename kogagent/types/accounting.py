@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from operator import attrgetter
 from typing import Literal, TypeAlias
 
 from kogagent.types.quick import quick
@@ -30,6 +32,11 @@ class Usage:
     @property
     def completion_tokens(self) -> int:
         return self.sampled_tokens + self.forced_tokens
+
+    @staticmethod
+    def total(parts: Sequence[Usage]) -> Usage:
+        """All of them together: one pass, where adding them up would make a value for each."""
+        return Usage(*(sum(map(attrgetter(field.name), parts)) for field in fields(Usage)))
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
@@ -106,6 +113,11 @@ class Timings:
                 break
             fitted = replace(fitted, **{name: max(getattr(fitted, name) - over, 0.0)})
         return fitted
+
+    @staticmethod
+    def total(parts: Sequence[Timings]) -> Timings:
+        """All of them together: one pass, where adding them up would make a value for each."""
+        return Timings(*(sum(map(attrgetter(field.name), parts)) for field in fields(Timings)))
 
     def __add__(self, other: Timings) -> Timings:
         return Timings(
