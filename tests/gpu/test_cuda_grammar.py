@@ -87,6 +87,7 @@ SPEC = ModelSpec(
     windows=(40, 0, 0),
 )
 PLAIN = replace(SPEC, name="plain", lanes=1, delay=0, n_heads=8, n_kv_heads=4, head_dim=64)
+BUILDS = [(SPEC, (0,), False), (PLAIN, (0,), False)]
 
 
 @pytest.fixture(scope="module")

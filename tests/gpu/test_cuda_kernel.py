@@ -64,6 +64,11 @@ CASES = [
     _replace(LANES, name="mlp kept", comm_mlp=False),
     _replace(LANES, name="no delay", delay=0),
 ]
+BUILDS = [
+    *((spec, (1,), False) for spec in CASES),
+    *((spec, (4, 8), False) for spec in (TINY_LANES, CASES[3], LANES)),
+    *((spec, (0,), False) for spec in (TINY, TINY_LANES)),
+]
 
 
 def make_kernel(

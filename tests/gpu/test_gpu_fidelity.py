@@ -119,6 +119,10 @@ def test_greedy_text_is_the_references(
 
 
 BF16_CASES = [CASES[3], dataclasses.replace(LANES, name="lanes in BF16"), CASES[9]]
+BUILDS = [
+    *((name, (0,), False) for name in (LANES, NANO, SMOLLM2)),
+    *((spec, (0,), True) for spec in BF16_CASES),
+]
 
 
 @pytest.mark.parametrize("spec", BF16_CASES, ids=lambda spec: spec.name)

@@ -20,6 +20,7 @@ from kogagent.testing.toy import finish
 FORWARD = [CASES[i] for i in (0, 3, 4, 6, 8, 9, 11, 13)]
 """Enough for every kind of lane table, head, bias, norm and head size."""
 LONG = dataclasses.replace(CASES[2], name="long", context=3000, windows=(0, 600, 0))
+BUILDS = [(spec, (0,), False) for spec in (*FORWARD, LONG, CASES[2])]
 
 
 def relative_error(got: torch.Tensor, want: torch.Tensor) -> float:

@@ -19,6 +19,7 @@ from kogagent.testing.backends import TINY
 from kogagent.testing.toy import finish
 
 CYCLES = 1000
+BUILDS = [(SMALL, (0,), False), (TINY, (0,), False)]
 
 
 def test_a_thousand_aborted_segments_leave_nothing_behind(rng: np.random.Generator) -> None:

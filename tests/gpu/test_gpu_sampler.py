@@ -18,6 +18,7 @@ from kogagent.kernels.monokernel import Segment
 from kogagent.testing.backends import TINY
 
 SPEC = dataclasses.replace(TINY, name="one layer", n_layers=1, windows=(8,), context=1 << 17)
+BUILDS = [(SPEC, (1,), False)]
 CASES = [
     (SamplingParams(temperature=1.0), 600_000),
     (SamplingParams(temperature=0.6, top_k=9), 80_000),
