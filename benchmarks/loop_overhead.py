@@ -9,6 +9,9 @@ result in the history. The scripted model says its events from a list; what that
 `script alone`, and not subtracted. `plain asyncio + json` is the least any loop could do: parse the
 arguments, call the function, append two messages. Agents and event loops are made once, as programs do.
 
+With one tool, two runs that do more are measured as records of their own: `observed`, with a Trace, and
+`stored`, with every turn safe in a SessionStore before its calls run.
+
 The clock is the CPU time of the process: nothing here waits, so on an idle machine it is the wall time,
 and on a busy one it leaves out what others take. The wall time stands beside it.
 
@@ -24,6 +27,7 @@ import asyncio
 import json
 import secrets
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,8 +37,20 @@ from typing import Any
 from benchmarks.child import Child, PeerFailed
 from benchmarks.common import ROOT, Figure, Record, append, interleave, make_record, show
 from benchmarks.loop_peers.script import PEERS, look, names
-from kogagent import Agent, Limits, RunFinished, Tool, Toolbox, UserMessage, tool
+from kogagent import (
+    Agent,
+    Limits,
+    Observer,
+    RunFinished,
+    SessionStore,
+    Tool,
+    Toolbox,
+    Transcript,
+    UserMessage,
+    tool,
+)
 from kogagent.loop.protocols import TurnRequest
+from kogagent.observe import Trace
 from kogagent.testing import ScriptedModel, call
 
 TURNS = (20, 100, 1000)
@@ -112,12 +128,28 @@ def _agent_run(toolbox: Toolbox, turns: int) -> Callable[[ScriptedModel], Corout
     return run
 
 
-def _agent_stream(toolbox: Toolbox, turns: int) -> Callable[[ScriptedModel], Coroutine[Any, Any, None]]:
+def _agent_stream(
+    toolbox: Toolbox,
+    turns: int,
+    observers: Sequence[Observer] = (),
+    open_session: Callable[[str], Transcript] | None = None,
+) -> Callable[[ScriptedModel], Coroutine[Any, Any, None]]:
     async def run(model: ScriptedModel) -> None:
-        async with Agent(model, toolbox, limits=_FREE).stream("go") as events:
+        history = None if open_session is None else open_session(secrets.token_hex(8))
+        agent = Agent(model, toolbox, limits=_FREE, observers=observers)
+        async with agent.stream("go", history=history) as events:
             async for event in events:
                 last = event
         assert isinstance(last, RunFinished) and last.result.turns == turns
+
+    return run
+
+
+def _agent_observed(toolbox: Toolbox, turns: int) -> Callable[[ScriptedModel], Coroutine[Any, Any, None]]:
+    """With a Trace, which keeps every event as JSON."""
+
+    async def run(model: ScriptedModel) -> None:
+        await _agent_stream(toolbox, turns, [Trace()])(model)
 
     return run
 
@@ -148,7 +180,11 @@ def measure(repeats: int, peers: Sequence[Peer], turns: Sequence[int], *, full: 
     """One record a case: stream() is the figure, run() and the controls stand beside it; with peers a second
     one, in whose rounds they took turns."""
     records = []
-    with asyncio.Runner() as runner:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        SessionStore(Path(folder) / "sessions.db") as store,
+        asyncio.Runner() as runner,
+    ):
         for count in TOOLS:
             toolbox = Toolbox(_tools(count))
             for length in turns:
@@ -158,6 +194,9 @@ def measure(repeats: int, peers: Sequence[Peer], turns: Sequence[int], *, full: 
                     "script": _script_alone(length),
                     "plain": _plain(length),
                 }
+                if count == TOOLS[0]:
+                    runs["observed"] = _agent_observed(toolbox, length)
+                    runs["stored"] = _agent_stream(toolbox, length, open_session=store.open)
                 clocked = {name: _per_turn(runner, length, run) for name, run in runs.items()}
                 clocked["wall"] = _per_turn(runner, length, runs["stream"], time.perf_counter)
                 once = length >= _SLOW and not full
@@ -167,6 +206,8 @@ def measure(repeats: int, peers: Sequence[Peer], turns: Sequence[int], *, full: 
                     figures |= {name: Figure((run(),)) for name, run in beside.items()}
                 case = f"turns{length}/tools{count}"
                 records.append(_record(f"scripted/{case}", figures))
+                if count == TOOLS[0]:
+                    records += [_variant(kind, case, figures) for kind in _VARIANTS]
                 if peers:
                     records.append(_beside(f"peers/{case}", figures, peers, once=once))
     return records
@@ -186,6 +227,22 @@ def _record(case: str, figures: Mapping[str, Figure]) -> Record:
     note = "agent.stream, every event read; one call a turn; CPU time of the process"
     return make_record(
         "loop_overhead", case, "none", "us_per_turn", figures["stream"], peers=peers, note=note
+    )
+
+
+_VARIANTS = {
+    "observed": "agent.stream watched by a Trace, which keeps every event as JSON",
+    "stored": "agent.stream on a session of a SessionStore, every turn written before its calls run; the "
+    "store's thread is counted",
+}
+
+
+def _variant(kind: str, case: str, figures: Mapping[str, Figure]) -> Record:
+    """What a run costs that does more than the plain one, beside which it stands."""
+    peers = {"nothing of it": figures["stream"]}
+    note = f"{kind}: {_VARIANTS[kind]}; CPU time of the process"
+    return make_record(
+        "loop_overhead", f"{kind}/{case}", "none", "us_per_turn", figures[kind], peers=peers, note=note
     )
 
 

@@ -40,7 +40,9 @@ def test_other_sdks_play_the_script_beside_ours_in_one_record(
     turns = int(rng.integers(3, 7))
     monkeypatch.setattr(loop_overhead, "TOOLS", (int(rng.integers(1, 5)),))
     monkeypatch.setattr(loop_overhead, "_SLOW", turns)
-    own, beside = measure(5, peers, [turns], full=False)
+    own, *variants, beside = measure(5, peers, [turns], full=False)
+    assert [one.case.split("/")[0] for one in variants] == ["observed", "stored"]
+    assert all(one.peers == {"nothing of it": own.value} and one.value > 0 for one in variants)
     assert own.case == f"scripted/turns{turns}/tools{loop_overhead.TOOLS[0]}"
     assert beside.case == own.case.replace("scripted", "peers")
     assert set(beside.peers) == {*HERE, "plain asyncio + json"}

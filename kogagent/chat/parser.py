@@ -7,18 +7,16 @@ the parts of a call, which the grammar fixes, is read with patience: a model may
 
 from __future__ import annotations
 
-import codecs
-import json
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TypeAlias
 
-from kogagent.chat.reader import JsonReader, Kinds, Read, Reader, StyleReader, any_kind, is_space
+from kogagent.chat.pieces import CallRead, Form, TextStream, escaping, goes_on_bare, unquoted
+from kogagent.chat.reader import Kinds, Read, any_kind, is_space
 from kogagent.chat.scan import Literal, Progress, bytes_of
 from kogagent.errors import InputError
 from kogagent.spec import CallFormat, Vocabulary
-from kogagent.spec.calls import BARE_NAME
-from kogagent.spec.scan import INSIDE, NO_FENCE, SPECIAL, fence_step, matched, spell, trigger_of
+from kogagent.spec.scan import INSIDE, NO_FENCE, SPECIAL, fence_step, matched
 from kogagent.types import CallDelta, CallReady, CallStarted, PlanDelta, TextDelta, ToolCall
 
 TurnEvent: TypeAlias = PlanDelta | TextDelta | CallStarted | CallDelta | CallReady
@@ -48,7 +46,7 @@ class TurnParser:
         kinds: Kinds = any_kind,
     ) -> None:
         self._vocabulary = vocabulary
-        form = None if format is None else _Form(format, vocabulary)
+        form = None if format is None else Form(format, vocabulary)
         self._kinds = kinds
         self._form = form if calls else None
         self._ends = frozenset(vocabulary.end_ids)
@@ -56,7 +54,7 @@ class TurnParser:
         self._strip = strip_space
         self._events: list[TurnEvent] = []
         self._ended = self._finished = False
-        self._text = _Stream()
+        self._text = TextStream()
         self._said: list[str] = []
         self._calls: list[ToolCall] = []
         self._fence = NO_FENCE
@@ -70,7 +68,7 @@ class TurnParser:
         self._literal = self._or_end = Literal(())
         self._then: Callable[[], None] = self._to_name
         self._end_read = self._between_failed = False
-        self._call: _Call | None = None
+        self._call: CallRead | None = None
         self._name = bytearray()
         self._think_end = form.think_end if form is not None else ()
         self._thinking = False
@@ -248,14 +246,14 @@ class TurnParser:
     def _in_name(self, symbol: int) -> None:
         form, name = self._form, self._name
         assert form is not None
-        if symbol == form.name_end and not (_escaping(name) and not form.bare_names):
+        if symbol == form.name_end and not (escaping(name) and not form.bare_names):
             self._start()
             if form.middle:
                 self._literal, self._step = Literal(form.middle), self._in_middle
             else:
                 self._step = self._in_arguments
             self._step(symbol)
-        elif symbol < 0x20 or symbol >= SPECIAL or (form.bare_names and not _bare(name, symbol)):
+        elif symbol < 0x20 or symbol >= SPECIAL or (form.bare_names and not goes_on_bare(name, symbol)):
             self._give_up(symbol)
         else:
             self._held.append(symbol)
@@ -263,8 +261,8 @@ class TurnParser:
 
     def _start(self) -> None:
         assert self._form is not None
-        name = self._name.decode(errors="replace") if self._form.bare_names else _unquoted(self._name)
-        self._call = _Call(f"call_{self._number:04d}", name, self._form.reader(partial(self._kinds, name)))
+        name = self._name.decode(errors="replace") if self._form.bare_names else unquoted(self._name)
+        self._call = CallRead(f"call_{self._number:04d}", name, self._form.reader(partial(self._kinds, name)))
         self._number += 1
         self._events.append(CallStarted(self._call.id, name))
 
@@ -360,7 +358,7 @@ class TurnParser:
             self._said.append(said)
             self._events.append(TextDelta(said))
 
-    def _pass_on(self, call: _Call, *, final: bool) -> None:
+    def _pass_on(self, call: CallRead, *, final: bool) -> None:
         if not final and not call.given and call.reader.out == b"{":
             return  # so that {} is one delta
         call.arguments.pending += call.reader.out
@@ -377,77 +375,3 @@ class TurnParser:
                 self._pass_on(self._call, final=False)
         events, self._events = self._events, []
         return events
-
-
-class _Form:
-    """A call format in one vocabulary's symbols."""
-
-    def __init__(self, form: CallFormat, vocabulary: Vocabulary) -> None:
-        self._form = form
-        names = {vocabulary.tokens[id].decode(): id for id in vocabulary.special if vocabulary.tokens[id]}
-        self._names = names
-        begin, self.trigger = spell(form.begin, names), trigger_of(spell(form.trigger, names))
-        self.begin = begin[len(self.trigger) :]
-        self.prefix = spell(form.prefix, names)
-        self.middle = spell(form.middle, names)
-        self.suffix = spell(form.suffix, names)
-        self.between = spell(form.between, names) if form.parallel else ()
-        self.end = spell(form.end, names)
-        self.think_begin = spell(form.think_begin, names)
-        self.think_end = spell(form.think_end, names)
-        self.name_end = (self.middle or spell(form.outer.objects.open, names))[0]
-        self.at_start, self.bare_names, self.is_json = form.at_start, form.bare_names, form.is_json
-
-    def reader(self, kinds: Callable[[str], frozenset[str]]) -> Reader:
-        """Of one call's arguments, given the types of each."""
-        return JsonReader() if self.is_json else StyleReader(self._form, self._names, kinds)
-
-
-class _Stream:
-    """Bytes on their way to text."""
-
-    def __init__(self) -> None:
-        self.pending = bytearray()
-        self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
-
-    def add(self, byte: int) -> None:
-        self.pending.append(byte)
-
-    def drop(self, count: int) -> None:
-        """Forget the newest bytes."""
-        del self.pending[len(self.pending) - count :]
-
-    def take(self, keep: int, *, final: bool) -> str:
-        """Text of all but the newest `keep` bytes; an incomplete code point waits, unless this is final."""
-        end = len(self.pending) - keep
-        text = self._utf8.decode(bytes(self.pending[:end]), final)
-        del self.pending[:end]
-        return text
-
-
-class _Call:
-    """A call that is being read."""
-
-    def __init__(self, id: str, name: str, reader: Reader) -> None:
-        self.id, self.name, self.reader = id, name, reader
-        self.arguments = _Stream()
-        self.given: list[str] = []
-
-
-def _bare(name: bytearray, symbol: int) -> bool:
-    """Whether a name without quotes can go on so."""
-    return BARE_NAME.fullmatch((name + bytes([symbol])).decode(errors="replace")) is not None
-
-
-def _escaping(name: bytearray) -> bool:
-    """Whether the last byte is a backslash that escapes what follows."""
-    return (len(name) - len(name.rstrip(b"\\"))) % 2 == 1
-
-
-def _unquoted(name: bytearray) -> str:
-    text = name.decode(errors="replace")
-    try:
-        read = json.loads(f'"{text}"')
-    except ValueError:  # cut inside an escape
-        return text
-    return read if isinstance(read, str) else text
