@@ -47,7 +47,7 @@ class Transformers:
 
         kept = min(_same(self._ids, prompt), len(prompt) - 1)
         if kept < len(self._ids):
-            self._cache.crop(kept)
+            self._cache.crop(kept - len(self._ids))  # so many fewer
         with torch.inference_mode():
             self._model.generate(
                 torch.tensor([list(prompt)]),

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes
 import math
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -21,6 +21,7 @@ from kogagent.engine.backend import HOST_PREFILL_CHUNK, KV, Decode, DecodePlan, 
 from kogagent.engine.backends.host import HostDecode, check_capacity, check_pending, check_rewind
 from kogagent.engine.backends.native_grammar import NativeGrammar
 from kogagent.engine.backends.native_segment import NativeDecode
+from kogagent.engine.backends.pages import Pages
 from kogagent.engine.grammar.matcher import Matcher
 from kogagent.engine.lanes import LaneTable, lane_table
 from kogagent.engine.tensor import HostTensor, Weight, on_host, side_by_side
@@ -40,15 +41,20 @@ _TILE = 16  # positions that lie side by side in the store of keys
 class NativeKV:
     """Keys [N, K, tiles, h, 16] and values [N, K, capacity, h up to a multiple of 16] of one sequence.
 
-    Pages are touched as they fill. Windows are read from the full store, so that rewinding never loses a key.
+    Pages are touched as they fill, and a fork shares those it has in common (pages.py). Windows are read from
+    the full store, so that rewinding never loses a key.
     """
 
-    def __init__(self, spec: ModelSpec, capacity: int, dtype: CacheDtype) -> None:
+    def __init__(self, spec: ModelSpec, capacity: int, dtype: CacheDtype, pages: Pages | None = None) -> None:
         self._spec, self._capacity, self._dtype = spec, capacity, dtype
         self._length = 0
         heads, h = (spec.n_layers, spec.n_kv_heads), spec.head_dim
-        self._keys: npt.NDArray[Any] | None = np.empty((*heads, _tiles(capacity), h, _TILE), dtype)
-        self._values: npt.NDArray[Any] | None = np.empty((*heads, capacity, _tiles(h) * _TILE), dtype)
+        keys, values = (*heads, _tiles(capacity), h, _TILE), (*heads, capacity, _tiles(h) * _TILE)
+        bytes_ = [math.prod(shape) * np.dtype(dtype).itemsize for shape in (keys, values)]
+        self._row_bytes = sum(bytes_) // capacity
+        self._pages = Pages(sum(bytes_)) if pages is None else pages
+        self._keys: npt.NDArray[Any] | None = self._pages.array(keys, dtype)
+        self._values: npt.NDArray[Any] | None = self._pages.array(values, dtype, bytes_[0])
 
     @property
     def length(self) -> int:
@@ -65,26 +71,42 @@ class NativeKV:
             raise EngineClosedError("this KV cache is closed. Open a new session.")
         return self._keys, self._values
 
+    @property
+    def places(self) -> tuple[int, int]:
+        """The addresses of keys and values, for a pass that writes rows past the length."""
+        keys, values = self.stores
+        self._pages.write(self._length)
+        return keys.ctypes.data, values.ctypes.data
+
     def rewind(self, length: int) -> None:
         check_rewind(self, length)
         self._length = length
 
     def fork(self) -> NativeKV:
         keys, values = self.stores
-        other = NativeKV(self._spec, self._capacity, self._dtype)
-        new_keys, new_values = other.stores
-        used = _tiles(self._length)
-        new_keys[:, :, :used] = keys[:, :, :used]
-        new_values[:, :, : self._length] = values[:, :, : self._length]
-        other._length = self._length
+        pages, start = self._pages.fork(self._length)
+        other = NativeKV(self._spec, self._capacity, self._dtype, pages)
+        if start < self._length:
+            new_keys, new_values = other.stores
+            pages.write(start)
+            tiles = slice(start // _TILE, _tiles(self._length))
+            new_keys[:, :, tiles] = keys[:, :, tiles]
+            new_values[:, :, start : self._length] = values[:, :, start : self._length]
+        other.advance(self._length)
         return other
+
+    @property
+    def memory(self) -> Mapping[Hashable, int]:
+        return {what: rows * self._row_bytes for what, rows in self._pages.parts}
 
     def close(self) -> None:
         self._keys = self._values = None
+        self._pages.close()
 
     def advance(self, rows: int) -> None:
         """Count rows whose keys and values have been written in every layer."""
         self._length += rows
+        self._pages.wrote(self._length)
 
 
 class NativeBackend:
@@ -217,10 +239,10 @@ class NativeBackend:
 
     def _run(self, kv: KV, ids: Sequence[int], want: int, out: npt.NDArray[np.float32] | None) -> None:
         model = self._handle()
-        keys, values = own_kv(kv).stores
+        own = own_kv(kv)
         check_pending(kv, ids, self._spec.vocab_size)
         row = (ctypes.c_uint32 * len(ids))(*ids)
-        stores = keys.ctypes.data, values.ctypes.data
+        stores = own.places
         to = None if out is None else out.ctypes.data
         if self._c.kog_run(model, *stores, kv.capacity, kv.length, row, len(ids), want, to) != 0:
             raise _no_memory(len(ids))
@@ -228,8 +250,7 @@ class NativeBackend:
 
     def run_segment(self, kv: KV, begin: int, segment: library.Segment) -> int:
         """Run a segment that began at position `begin`; why it came back. The cache is not counted on."""
-        keys, values = own_kv(kv).stores
-        stores = keys.ctypes.data, values.ctypes.data
+        stores = own_kv(kv).places
         why: int = self._c.kog_run_segment(self._handle(), *stores, kv.capacity, begin, ctypes.byref(segment))
         if why == library.NO_MEMORY:
             raise _no_memory(segment.filled - segment.ran)
