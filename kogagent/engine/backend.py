@@ -10,7 +10,7 @@ All calls come from one thread, the engine's worker; only `Decode.stop` may come
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -119,7 +119,24 @@ class KV(Protocol):
         """Forget everything past `length`; InputError when length exceeds what is here."""
 
     def fork(self) -> KV:
-        """An independent cache with the same content."""
+        """A cache with the same content, independent; what both have in common they may share."""
+
+    @property
+    def memory(self) -> Mapping[Hashable, int]:
+        """Bytes of each part of it, by what the part is: a part that several caches share has the same name
+        in each. On the device, or on the host while parked."""
+
+    def growth(self, length: int) -> int:
+        """Bytes of the device's memory that it would take beyond those it has, to be used and to hold so
+        many ids."""
+
+    @property
+    def parked(self) -> bool:
+        """Whether its content waits in the host's memory; the next pass brings it back."""
+
+    def park(self) -> bool:
+        """Move the content to the host's memory; False where the backend has none apart. Caches that share it
+        are parked with it."""
 
     def close(self) -> None:
         """Give the memory back. Idempotent."""
@@ -172,6 +189,12 @@ class Backend(Protocol):
 
     def open_kv(self, capacity: int) -> KV:
         """Room for `capacity` ids (1 .. spec.context)."""
+
+    def kv_bytes(self, capacity: int) -> int:
+        """Bytes that `open_kv` takes at once; 0 where a cache takes memory as it fills."""
+
+    def cache_room(self) -> tuple[int, int]:
+        """(bytes all caches may take unless told otherwise, bytes of host memory for parked ones)."""
 
     def prefill(self, kv: KV, ids: Sequence[int]) -> None:
         """Append ids to the cache without sampling. ContextError when they do not fit."""

@@ -8,7 +8,7 @@ from types import TracebackType
 
 from kogagent.engine.backend import Backend
 from kogagent.engine.counters import Counters, Meter
-from kogagent.engine.kv import Shelf
+from kogagent.engine.kv import Caches, CacheUse
 from kogagent.engine.session import Session
 from kogagent.engine.worker import Worker
 from kogagent.errors import InputError
@@ -18,31 +18,43 @@ from kogagent.spec import ModelSpec
 class EngineCore:
     """A loaded model, the thread that owns it, and the caches of past sessions.
 
-    make_backend runs on that thread; what it raises is raised here. kept_caches bounds the memory that closed
-    sessions leave behind for prefix reuse. clock: seconds, by which sessions share the device.
+    make_backend runs on that thread; what it raises is raised here. kept_caches: so many caches of closed
+    sessions are kept for prefix reuse. cache_bytes: what all caches may take, by default what the backend
+    finds free; host_cache_bytes: how much of the host's memory those may take that a device has no room for.
+    clock: seconds, by which sessions share the device.
     """
 
     def __init__(
         self,
         make_backend: Callable[[], Backend],
         *,
-        kept_caches: int = 2,
+        kept_caches: int = 8,
+        cache_bytes: int | None = None,
+        host_cache_bytes: int | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        if kept_caches < 0:
-            raise InputError(f"kept_caches={kept_caches!r}: must be >= 0")
+        limits = {
+            "kept_caches": kept_caches,
+            "cache_bytes": cache_bytes,
+            "host_cache_bytes": host_cache_bytes,
+        }
+        for name, value in limits.items():
+            if value is not None and (type(value) is not int or value < 0):
+                raise InputError(f"{name}={value!r}: must be an integer >= 0")
         self._worker = Worker(clock=clock)
         try:
             self._backend = self._worker.call_blocking(make_backend)
+            self._caches = self._worker.call_blocking(
+                lambda: Caches(self._backend, kept_caches, cache_bytes, host_cache_bytes)
+            )
         except BaseException:
             self._worker.close()
             raise
-        self._shelf = Shelf(self._backend, kept_caches)
         self._meter = Meter()
-        shelf, backend = self._shelf, self._backend
+        caches, backend = self._caches, self._backend
 
         def end() -> None:
-            shelf.clear()
+            caches.clear()
             backend.close()
 
         self._worker.at_end(end)
@@ -59,6 +71,10 @@ class EngineCore:
     def counters(self) -> Counters:
         """Of all streams of all sessions that have ended."""
         return self._meter.total
+
+    async def caches(self) -> CacheUse:
+        """What the caches hold now, and what making room has cost since the engine was loaded."""
+        return await self._worker.call(lambda: self._caches.use)
 
     @property
     def closed(self) -> bool:
@@ -82,7 +98,7 @@ class EngineCore:
         if type(context) is not int or not 1 <= context <= most:
             raise InputError(f"context={context!r}: must be an integer in 1 .. {most}, the model's context")
         return Session(
-            self._worker, self._backend, self._shelf, self._meter, context, reuse=reuse, priority=priority
+            self._worker, self._backend, self._caches, self._meter, context, reuse=reuse, priority=priority
         )
 
     def close(self) -> None:

@@ -1,73 +1,250 @@
-"""Caches between sessions: who may reuse whose prefix. Knows ids and caches; no segments, no text.
+"""Caches in memory: who may reuse whose prefix, who makes room. Knows ids and caches; no segments, no text.
 
 All of it runs on the worker's thread.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
 
-from kogagent.engine.backend import KV, Backend
+from kogagent.engine.backend import KV, Backend, Decode
+from kogagent.errors import InputError
 
 
 def common_prefix(a: Sequence[int], b: Sequence[int]) -> int:
     """How many ids two sequences share from the start."""
-    end = min(len(a), len(b))
-    if list(a[:end]) == list(b[:end]):  # the usual case, at the speed of a comparison of lists
-        return end
-    return next(i for i in range(end) if a[i] != b[i])
+    low, high = 0, min(len(a), len(b))
+    if tuple(a[:high]) == tuple(b[:high]):  # the usual case, at the speed of a comparison of tuples
+        return high
+    while high - low > 1:
+        middle = (low + high) // 2
+        if tuple(a[low:middle]) == tuple(b[low:middle]):
+            low = middle
+        else:
+            high = middle
+    return low
 
 
-class Shelf:
-    """The caches of closed sessions, newest last, kept so that the next conversation with the same start
-    does not compute it again. At most `size` of them; a cache that finds no place gives its memory back.
+class Lease:
+    """A session's claim on a cache. kv: None before it has one, and after it had to give it up to others;
+    then it computes its ids anew. decode: what runs on it: until that has a reason to end, it stays."""
 
-    It also knows the caches that open sessions hold: they end with the engine, whoever still has them.
+    __slots__ = ("decode", "kv", "used")
+
+    def __init__(self) -> None:
+        self.kv: KV | None = None
+        self.decode: Decode | None = None
+        self.used = 0
+
+    @property
+    def busy(self) -> bool:
+        return self.decode is not None and self.decode.reason is None
+
+
+@dataclass(frozen=True, slots=True)
+class CacheUse:
+    """What an engine's caches hold, and what was done to make room since it was loaded.
+
+    in_use: caches of open sessions; kept: of closed ones; parked: those of both that wait in the host's
+    memory. bytes against `limit`, parked_bytes against `parked_limit`; a part that forks share counts once.
+    dropped: caches given up for room, their ids to be computed again; moved_out, moved_in: times a cache went
+    to the host's memory and came back.
     """
 
-    def __init__(self, backend: Backend, size: int) -> None:
-        self._backend = backend
-        self._size = size
-        self._kept: list[tuple[tuple[int, ...], KV]] = []
-        self._lent: dict[int, KV] = {}  # by identity
+    in_use: int = 0
+    kept: int = 0
+    parked: int = 0
+    bytes: int = 0
+    parked_bytes: int = 0
+    limit: int = 0
+    parked_limit: int = 0
+    dropped: int = 0
+    moved_out: int = 0
+    moved_in: int = 0
 
-    def take(self, ids: Sequence[int], capacity: int, *, reuse: bool = True) -> KV:
-        """A cache of this capacity holding a prefix of ids: the longest on the shelf, or an empty one."""
+
+class Caches:
+    """All caches of an engine, under a limit of bytes.
+
+    Those of closed sessions are kept, newest last, so that the next conversation with the same start does not
+    compute it again: at most `kept` of them. Where memory is short, these go first, the oldest before the
+    others, then those of sessions that wait, the least recently used first: to the host's memory, where the
+    backend has one apart and it has room, else for good. The limit is kept when a segment starts.
+    """
+
+    def __init__(
+        self, backend: Backend, kept: int, limit: int | None = None, parked: int | None = None
+    ) -> None:
+        room = backend.cache_room()
+        self._backend, self._size = backend, kept
+        self._limit = room[0] if limit is None else limit
+        self._parked_limit = room[1] if parked is None else parked
+        self._kept: list[tuple[tuple[int, ...], Lease]] = []
+        self._lent: dict[int, Lease] = {}  # by identity: what open sessions hold ends with the engine
+        self._clock = self._dropped = self._out = self._in = 0
+
+    # ── sessions ──
+
+    def take(self, lease: Lease, ids: Sequence[int], capacity: int, *, reuse: bool = True) -> None:
+        """Give the lease a cache of this capacity that holds a prefix of ids: the longest there is, or an
+        empty one. Raises InputError where even then there is no room."""
         kv = self._reused(ids, capacity) if reuse else None
-        return self.lend(self._backend.open_kv(capacity) if kv is None else kv)
+        if kv is None:
+            self._make_room(self._backend.kv_bytes(capacity), lease, capacity)
+            kv = self._backend.open_kv(capacity)
+        lease.kv = kv
+        self.lend(lease)
 
-    def lend(self, kv: KV) -> KV:
+    def lend(self, lease: Lease) -> None:
         """Take note of a cache that a session holds now."""
-        self._lent[id(kv)] = kv
-        return kv
+        self._lent[id(lease)] = lease
+        self._touch(lease)
 
-    def _reused(self, ids: Sequence[int], capacity: int) -> KV | None:
-        best, length = -1, 0
-        for i, (held, kv) in enumerate(self._kept):
-            shared = common_prefix(held, ids) if kv.capacity == capacity else 0
-            if shared >= max(length, 1):  # of equals the newest
-                best, length = i, shared
-        if best < 0:
-            return None
-        kv = self._kept.pop(best)[1]
-        kv.rewind(min(length, kv.length))
-        return kv
+    def ready(self, lease: Lease, length: int) -> None:
+        """Have the lease's cache where passes can use it, with room to grow to so many ids."""
+        kv = lease.kv
+        assert kv is not None
+        self._touch(lease)
+        self._make_room(kv.growth(length), lease, length)
+        self._in += kv.parked
 
-    def put(self, kv: KV, ids: Sequence[int]) -> None:
-        """Keep a cache whose first ids are `ids`; the oldest makes room."""
-        self._lent.pop(id(kv), None)
+    def put(self, lease: Lease, ids: Sequence[int]) -> None:
+        """Take a cache back whose first ids are `ids`, and keep it; the oldest makes room."""
+        self._lent.pop(id(lease), None)
+        kv, lease.kv = lease.kv, None
+        if kv is None:
+            return
         length = min(kv.length, len(ids))
         if length == 0 or self._size == 0:
             kv.close()
             return
         kv.rewind(length)
-        self._kept.append((tuple(ids[:length]), kv))
+        kept = Lease()
+        kept.kv = kv
+        self._touch(kept)
+        self._kept.append((tuple(ids[:length]), kept))
         while len(self._kept) > self._size:
-            self._kept.pop(0)[1].close()
+            _close(self._kept.pop(0)[1])
 
     def clear(self) -> None:
         """Give all memory back, that of caches in use too."""
-        for kv in (*(kv for _, kv in self._kept), *self._lent.values()):
-            kv.close()
+        for lease in (*(lease for _, lease in self._kept), *self._lent.values()):
+            if lease.kv is not None:
+                lease.kv.close()  # an open session keeps it, closed: it ends with the engine
         self._kept.clear()
         self._lent.clear()
+
+    def _reused(self, ids: Sequence[int], capacity: int) -> KV | None:
+        best, length = -1, 0
+        for i, (held, lease) in enumerate(self._kept):
+            shared = common_prefix(held, ids) if lease.kv is not None and lease.kv.capacity == capacity else 0
+            if shared >= max(length, 1):  # of equals the newest
+                best, length = i, shared
+        if best < 0:
+            return None
+        held, lease = self._kept[best]
+        kv = lease.kv
+        assert kv is not None
+        if length < len(held):  # another conversation with the same start: it may go on as well
+            kv = kv.fork()
+        else:
+            del self._kept[best]
+        kv.rewind(min(length, kv.length))
+        return kv
+
+    # ── memory ──
+
+    @property
+    def use(self) -> CacheUse:
+        lent = [lease.kv for lease in self._lent.values() if lease.kv is not None]
+        kept = [lease.kv for _, lease in self._kept if lease.kv is not None]
+        return CacheUse(
+            in_use=len(lent),
+            kept=len(kept),
+            parked=sum(kv.parked for kv in (*lent, *kept)),
+            bytes=_bytes(kv for kv in (*lent, *kept) if not kv.parked),
+            parked_bytes=_bytes(kv for kv in (*lent, *kept) if kv.parked),
+            limit=self._limit,
+            parked_limit=self._parked_limit,
+            dropped=self._dropped,
+            moved_out=self._out,
+            moved_in=self._in,
+        )
+
+    def _touch(self, lease: Lease) -> None:
+        self._clock += 1
+        lease.used = self._clock
+
+    def _all(self) -> list[Lease]:
+        """Every lease with a cache, in the order in which they would make room."""
+        lent = sorted(self._lent.values(), key=lambda lease: lease.used)
+        return [lease for lease in (*(kept for _, kept in self._kept), *lent) if lease.kv is not None]
+
+    def _make_room(self, need: int, keep: Lease, tokens: int) -> None:
+        if need == 0:
+            return
+        leases = self._all()
+        while True:
+            held = _bytes(one.kv for one in leases if one.kv is not None and not one.kv.parked)
+            if held + need <= self._limit:
+                return
+            staying = {part for one in leases if one is keep or one.busy for part in _parts(one)}
+            victim = next(
+                (one for one in leases if not (one is keep or one.busy) and self._frees(one, staying)), None
+            )
+            if victim is None:
+                raise InputError(
+                    f"no room for a cache of {tokens} tokens: it takes {need / 1e6:,.1f} MB more, and "
+                    f"{held / 1e6:,.1f} of {self._limit / 1e6:,.1f} MB are held by sessions that run. Open "
+                    "them with less context, run fewer at a time, or load the engine with more cache_bytes."
+                )
+            self._evict(victim, keep)
+            leases = [one for one in leases if one.kv is not None]
+
+    def _frees(self, lease: Lease, staying: set[Hashable]) -> bool:
+        kv = lease.kv
+        return (
+            kv is not None
+            and not kv.parked
+            and any(size and part not in staying for part, size in kv.memory.items())
+        )
+
+    def _evict(self, lease: Lease, keep: Lease) -> None:
+        kv = lease.kv
+        assert kv is not None
+        size = _bytes([kv])
+        if size > self._parked_limit or not kv.park():
+            self._drop(lease)
+            return
+        self._out += 1
+        parked = [one for one in self._all() if one.kv is not None and one.kv.parked]
+        for one in parked:
+            if _bytes(other.kv for other in parked if other.kv is not None) <= self._parked_limit:
+                break
+            if one is not lease and one is not keep:  # whose cache is about to come back
+                self._drop(one)
+
+    def _drop(self, lease: Lease) -> None:
+        self._dropped += 1
+        self._lent.pop(id(lease), None)
+        self._kept = [(ids, kept) for ids, kept in self._kept if kept is not lease]
+        _close(lease)
+
+
+def _close(lease: Lease) -> None:
+    kv, lease.kv = lease.kv, None
+    if kv is not None:
+        kv.close()
+
+
+def _parts(lease: Lease) -> Iterable[Hashable]:
+    return () if lease.kv is None else lease.kv.memory
+
+
+def _bytes(caches: Iterable[KV]) -> int:
+    """What they hold together; a part that several share counts once."""
+    parts: dict[Hashable, int] = {}
+    for kv in caches:
+        parts.update(kv.memory)
+    return sum(parts.values())

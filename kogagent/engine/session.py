@@ -17,7 +17,7 @@ from types import TracebackType
 
 from kogagent.engine.backend import KV, Backend, Decode, DecodePlan, Emitted, TokenMatcher
 from kogagent.engine.counters import Counters, Meter
-from kogagent.engine.kv import Shelf, common_prefix
+from kogagent.engine.kv import Caches, Lease, common_prefix
 from kogagent.engine.sampling import SamplingParams
 from kogagent.engine.segment import Steps
 from kogagent.engine.stream import SessionStream, Start
@@ -38,7 +38,7 @@ class Session:
         self,
         worker: Worker,
         backend: Backend,
-        shelf: Shelf,
+        caches: Caches,
         engine_meter: Meter,
         capacity: int,
         *,
@@ -46,9 +46,9 @@ class Session:
         priority: int = 0,
         account: Account | None = None,
     ) -> None:
-        self._kv: KV | None = None  # the worker's
+        self._lease = Lease()  # the worker's
         self._closed = False
-        self._worker, self._backend, self._shelf = worker, backend, shelf
+        self._worker, self._backend, self._caches = worker, backend, caches
         self._meters = (Meter(), engine_meter)
         self._reuse = reuse
         self._account = Account(priority) if account is None else account
@@ -110,7 +110,8 @@ class Session:
         self._account.priority = priority
 
     async def fork(self) -> Session:
-        """A second session with the same history and a copy of the cache; each goes its own way.
+        """A second session with the same history; each goes its own way. What is in the cache they share
+        until they differ.
 
         May be asked for while a stream is open: the fork then has what was handed over until now.
         """
@@ -120,7 +121,7 @@ class Session:
         child = Session(
             self._worker,
             self._backend,
-            self._shelf,
+            self._caches,
             self._meters[1],
             self._capacity,
             reuse=self._reuse,
@@ -130,17 +131,18 @@ class Session:
         stream = self._open_stream()
         started = None if stream is None else stream._started
 
-        def copy() -> None:
-            if self._kv is None:
+        def share() -> None:
+            if self._lease.kv is None:
                 return
-            child._kv = self._shelf.lend(self._kv.fork())
+            child._lease.kv = self._lease.kv.fork()
+            self._caches.lend(child._lease)
             if started is not None:
                 # A job that began has made the cache follow the ids; one that waits has not touched it.
                 child._true = len(child._ids) if started.began else started.true
 
         self._busy = stream is None
         try:
-            await self._worker.call(copy)
+            await self._worker.call(share)
         except BaseException:
             child.close_soon()
             raise
@@ -227,16 +229,15 @@ class Session:
         try:
             self._worker.post(self._give_back)
         except (EngineClosedError, InputError):
-            self._kv = None  # closed, or too busy to keep anything: the memory goes with the last reference
+            self._lease.kv = None  # closed, or too busy to keep anything: it goes with the last reference
 
     def _give_back(self) -> None:
-        kv, self._kv = self._kv, None
-        if kv is not None:
-            self._shelf.put(kv, self._held(kv))
+        self._caches.put(self._lease, self._held)
 
-    def _held(self, kv: KV) -> list[int]:
-        """What the shelf may keep of a cache."""
-        return self._ids[: min(self._true, kv.length)] if self._reuse else []
+    @property
+    def _held(self) -> list[int]:
+        """The ids of the cache that others may reuse."""
+        return self._ids[: self._true] if self._reuse else []
 
     async def __aenter__(self) -> Session:
         return self
@@ -248,9 +249,9 @@ class Session:
 
     def __del__(self) -> None:
         # Forgotten, not closed: jobs hold their session, so none is left that uses its cache.
-        if not self._closed and self._kv is not None:
+        if not self._closed and self._lease.kv is not None:
             with contextlib.suppress(EngineClosedError, InputError):
-                self._worker.post(partial(self._shelf.put, self._kv, self._held(self._kv)))
+                self._worker.post(partial(self._caches.put, self._lease, self._held))
 
     # ── inside ──
 
@@ -299,7 +300,7 @@ class Session:
 
     def _claim(self) -> int:
         """How much of the cache is true for a job that starts now."""
-        if self._kv is None:
+        if self._lease.kv is None:
             self._true = len(self._ids)  # it will be filled with these
         return self._true
 
@@ -310,33 +311,45 @@ class Session:
         """
         ids = started.ids
         begun = time.perf_counter()
-        if self._kv is None:
-            self._kv = self._shelf.take(ids[:-1], self._capacity, reuse=self._reuse)
-        kv = self._kv
+        kv = self._cache(ids)
         kv.rewind(min(started.true, kv.length, len(ids) - 1))
         started.began = True
         started.reuse_seconds = time.perf_counter() - begun
-        started.reused = kv.length
-        started.pending = len(ids) - kv.length
+        started.reused, started.pending = kv.length, len(ids) - kv.length
         while len(ids) - kv.length > keep:
             end = min(kv.length + self._backend.prefill_chunk, len(ids) - keep)
             begun = time.perf_counter()
             self._backend.prefill(kv, ids[kv.length : end])
             started.seconds += time.perf_counter() - begun
             yield
+            kv = self._cache(ids)
+            if kv.length < started.reused:  # others have needed its room meanwhile
+                started.reused, started.pending = kv.length, len(ids) - kv.length
         return kv
+
+    def _cache(self, ids: Sequence[int]) -> KV:
+        """On the worker: this session's cache where passes can use it; a new one, where it has none (any
+        more), holds a prefix of all ids but the last."""
+        if self._lease.kv is None:
+            self._caches.take(self._lease, ids[:-1], self._capacity, reuse=self._reuse)
+        self._caches.ready(self._lease, len(ids))
+        assert self._lease.kv is not None
+        return self._lease.kv
 
     def _begin(self, plan: DecodePlan, started: Start) -> Steps[Decode]:
         """On the worker: all up to a running Decode, which runs the last chunk of the prompt itself."""
         kv = yield from self._fill(started, keep=self._backend.prefill_chunk)
         if plan.matcher is not None:
             plan = replace(plan, matcher=plan.matcher.fork())  # the first stays where it is, for `_go_on`
-        return self._backend.decode(kv, started.ids[kv.length :], plan)
+        return self._decode(kv, started.ids, plan)
+
+    def _decode(self, kv: KV, ids: Sequence[int], plan: DecodePlan) -> Decode:
+        self._lease.decode = decode = self._backend.decode(kv, ids[kv.length :], plan)
+        return decode
 
     def _go_on(self, plan: DecodePlan, started: Start, emitted: Sequence[Emitted]) -> Decode:
         """On the worker: a segment that gave the device up after these ids, taken up again. What it emits is
         what it would have emitted then: the draw of an id depends on its place alone."""
-        assert self._kv is not None
         ids = [*started.ids, *(one.id for one in emitted)]
         matcher = None if plan.matcher is None else plan.matcher.fork()
         if matcher is not None:
@@ -348,13 +361,14 @@ class Session:
             history=tuple(ids) if plan.history else (),
             matcher=matcher,
         )
-        return self._backend.decode(self._kv, ids[self._kv.length :], rest)
+        return self._decode(self._cache(ids), ids, rest)
 
     def _commit(self, batch: Sequence[Emitted]) -> None:
         self._ids += [e.id for e in batch]
 
     def _stream_ended(self, counters: Counters, started: Start | None) -> None:
         self._stream = None
+        self._lease.decode = None
         self._count(counters)
         if started is not None:
             self._settle(started)

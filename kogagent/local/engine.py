@@ -9,6 +9,7 @@ from types import TracebackType
 
 from kogagent.chat import Chat
 from kogagent.engine.engine import EngineCore
+from kogagent.engine.kv import CacheUse
 from kogagent.engine.sampling import SamplingParams
 from kogagent.errors import ConfigError, InputError
 from kogagent.local.model import LocalModel, ModelOptions, takes_a_while
@@ -35,12 +36,22 @@ class Engine:
         return Chat(self._tokenizer)
 
     @classmethod
-    def load(cls, name_or_path: str | Path, *, device: str = "auto", dtype: str = "auto") -> Engine:
+    def load(
+        cls,
+        name_or_path: str | Path,
+        *,
+        device: str = "auto",
+        dtype: str = "auto",
+        cache_bytes: int | None = None,
+        host_cache_bytes: int | None = None,
+    ) -> Engine:
         """Load a model: a known name, a checkpoint directory, or a .gguf file. Blocks until it is ready.
 
         device: "auto", "cpu", or a backend by name: "cuda", "native", "torch", "reference". dtype: "auto", or
-        what that backend takes. Raises InputError that lists the known names, ConfigError naming what is
-        wrong with the files, MissingExtraError for a package that is not installed.
+        what that backend takes. cache_bytes: the memory that the caches of all conversations may take; those
+        that wait make room, first into host_cache_bytes of the host's memory. By default most of what is free
+        on a GPU and a quarter of this machine's, on a CPU half. Raises InputError that lists the known names,
+        ConfigError naming what is wrong with the files, MissingExtraError for a package not installed.
         """
         from kogagent.engine.backends import open_backend, resolve
 
@@ -56,7 +67,12 @@ class Engine:
         if words > width:
             raise ConfigError(f"{path}: the tokenizer has {words} tokens, the model only {width}: no pair")
         trie_of(tokenizer.vocabulary)  # what every grammar walks; the first turn need not wait for it
-        return cls(EngineCore(lambda: open_backend(device, checkpoint, dtype)), tokenizer)
+        core = EngineCore(
+            lambda: open_backend(device, checkpoint, dtype),
+            cache_bytes=cache_bytes,
+            host_cache_bytes=host_cache_bytes,
+        )
+        return cls(core, tokenizer)
 
     @property
     def name(self) -> str:
@@ -81,6 +97,10 @@ class Engine:
     def usage(self) -> Usage:
         """Summed over everything that has ended on this engine."""
         return usage_of(self._core.counters)
+
+    async def caches(self) -> CacheUse:
+        """The memory of all conversations, and what making room for them has cost since the engine loaded."""
+        return await self._core.caches()
 
     @property
     def closed(self) -> bool:

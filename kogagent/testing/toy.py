@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -42,7 +42,7 @@ class ToyKV:
     def __init__(self, capacity: int, ids: Sequence[int] = ()) -> None:
         self.ids = list(ids)
         self._capacity = capacity
-        self.closed = False
+        self.closed = self.parked = False
 
     @property
     def length(self) -> int:
@@ -59,6 +59,18 @@ class ToyKV:
 
     def fork(self) -> ToyKV:
         return ToyKV(self._capacity, self.ids)
+
+    @property
+    def memory(self) -> Mapping[Hashable, int]:
+        """A byte an id."""
+        return {} if self.closed else {id(self): len(self.ids)}
+
+    def growth(self, length: int) -> int:
+        return length if self.parked else max(0, length - len(self.ids))
+
+    def park(self) -> bool:
+        self.parked = True
+        return True
 
     def close(self) -> None:
         self.closed = True
@@ -120,6 +132,12 @@ class ToyBackend:
         self._check_open()
         return HostDecode(self, kv, ids, plan)
 
+    def kv_bytes(self, capacity: int) -> int:
+        return 0
+
+    def cache_room(self) -> tuple[int, int]:
+        return 1 << 40, 0
+
     def logits(self, kv: KV, ids: Sequence[int]) -> npt.NDArray[np.float32]:
         before = list(self._toy(kv).ids)
         self._append(kv, ids)
@@ -139,6 +157,7 @@ class ToyBackend:
             raise AssertionError("a closed cache was used")
         if self._on_pass is not None:
             self._on_pass(ids)
+        self._toy(kv).parked = False
         self.passes.append(len(ids))
         self._toy(kv).ids += ids
 

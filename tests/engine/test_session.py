@@ -15,7 +15,7 @@ import pytest
 
 from kogagent.engine.backend import KV, Decode, DecodePlan
 from kogagent.engine.engine import EngineCore
-from kogagent.engine.kv import Shelf, common_prefix
+from kogagent.engine.kv import common_prefix
 from kogagent.engine.sampling import SamplingParams
 from kogagent.engine.session import Session
 from kogagent.engine.stream import SessionStream
@@ -301,7 +301,7 @@ async def test_closing_the_engine_gives_back_the_cache_of_a_session_still_open(p
     fork = await session.fork()
     await core.aclose()
     assert len(backend.opened) == 2 and all(kv.closed for kv in backend.opened)
-    assert fork._kv is not None and getattr(fork._kv, "closed", False)
+    assert fork._lease.kv is not None and getattr(fork._lease.kv, "closed", False)
     await session.aclose()
 
 
@@ -653,30 +653,6 @@ async def test_the_same_seed_gives_the_same_ids_however_the_turn_is_cut(rig: Rig
             return session.ids
 
     assert await run([12]) == await run([5, 7]) == await run([1] * 12)
-
-
-def test_the_shelf_prefers_the_longest_prefix_then_the_newest_and_forgets_the_oldest() -> None:
-    backend = ToyBackend()
-    shelf = Shelf(backend, 2)
-
-    def filled(ids: list[int], capacity: int = 20) -> None:
-        kv = backend.open_kv(capacity)
-        backend.prefill(kv, ids)
-        shelf.put(kv, ids)
-
-    filled([1, 2, 3])
-    filled([1, 2, 9, 9])
-    assert shelf.take([1, 2, 9, 5], 20).length == 3
-    filled([4, 5])
-    filled([6, 7])  # pushes [1, 2, 3] out
-    assert backend.opened[0].closed
-    assert shelf.take([1, 2, 3], 20).length == 0
-    assert shelf.take([6, 7, 8], 30).length == 0, "a cache of another capacity"
-    assert shelf.take([6, 7, 8], 20).length == 2
-    shelf.clear()
-    assert all(kv.closed for kv in backend.opened), "those in use too"
-    Shelf(backend, 0).put(kv := backend.open_kv(5), [1])
-    assert kv.closed
 
 
 def test_common_prefix_counts_from_the_start(rng: np.random.Generator) -> None:

@@ -29,7 +29,7 @@ from kogagent.engine.backends.device_grammar import (
     plain,
     vocabulary_blob,
 )
-from kogagent.engine.backends.host import Progress, check_capacity, check_pending
+from kogagent.engine.backends.host import Progress, check_capacity, check_pending, host_room
 from kogagent.engine.backends.tensor_kv import TensorKV, own_kv
 from kogagent.engine.grammar.matcher import Grammar, Matcher
 from kogagent.engine.lanes import lane_table
@@ -57,6 +57,7 @@ _REASONS: dict[Reason, FinishReason] = {
     Reason.CANCELLED: "cancelled",
 }
 _POLL_S = 40e-6
+_CACHE_SHARE = 0.9  # of the memory that is free once the model is loaded
 _KEPT_GRAMMARS = 32
 _KEPT_VOCABULARIES = 4
 
@@ -198,6 +199,14 @@ class CudaBackend:
         self.kernel()
         check_capacity(self._spec, capacity)
         return TensorKV(self._spec, capacity, self._half, self._device)
+
+    def kv_bytes(self, capacity: int) -> int:
+        spec = self._spec
+        return 2 * 2 * spec.n_layers * spec.n_kv_heads * capacity * spec.head_dim
+
+    def cache_room(self) -> tuple[int, int]:
+        free, _ = torch.cuda.mem_get_info(self._device)
+        return int(_CACHE_SHARE * free), host_room() // 2
 
     def prefill(self, kv: KV, ids: Sequence[int]) -> None:
         self.kernel()

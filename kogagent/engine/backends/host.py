@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -19,6 +20,8 @@ from kogagent.engine.sampling import choose
 from kogagent.errors import ContextError, InputError
 from kogagent.spec import ModelSpec
 from kogagent.types import FinishReason
+
+_ROOM_UNKNOWN = 4 << 30
 
 
 class HostBackend(Backend, Protocol):
@@ -172,6 +175,15 @@ class HostDecode:
         started = time.perf_counter()
         self._progress.take_forced()
         self._forced_s += time.perf_counter() - started
+
+
+def host_room() -> int:
+    """Bytes of this machine's memory that caches may take unless told otherwise: half of what is free now."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        return next(int(line.split()[1]) * 512 for line in lines if line.startswith("MemAvailable"))
+    except (OSError, StopIteration):  # a system that does not say
+        return _ROOM_UNKNOWN
 
 
 def check_pending(kv: KV, ids: Sequence[int], vocab_size: int) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kogagent.engine.backend import HOST_PREFILL_CHUNK, KV, Decode, DecodePlan, TokenMatcher
-from kogagent.engine.backends.host import HostDecode, check_capacity, check_pending, check_rewind
+from kogagent.engine.backends.host import HostDecode, check_capacity, check_pending, check_rewind, host_room
 from kogagent.engine.backends.native_grammar import NativeGrammar
 from kogagent.engine.backends.native_segment import NativeDecode
 from kogagent.engine.backends.pages import Pages
@@ -98,6 +98,16 @@ class NativeKV:
     @property
     def memory(self) -> Mapping[Hashable, int]:
         return {what: rows * self._row_bytes for what, rows in self._pages.parts}
+
+    def growth(self, length: int) -> int:
+        return max(0, length - self._pages.written) * self._row_bytes
+
+    @property
+    def parked(self) -> bool:
+        return False
+
+    def park(self) -> bool:
+        return False
 
     def close(self) -> None:
         self._keys = self._values = None
@@ -186,6 +196,12 @@ class NativeBackend:
         self._handle()
         check_capacity(self._spec, capacity)
         return NativeKV(self._spec, capacity, self._cache)
+
+    def kv_bytes(self, capacity: int) -> int:
+        return 0
+
+    def cache_room(self) -> tuple[int, int]:
+        return host_room(), 0
 
     def prefill(self, kv: KV, ids: Sequence[int]) -> None:
         if ids:

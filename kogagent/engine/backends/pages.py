@@ -1,8 +1,8 @@
 """Host memory that forks share page by page until they differ. Knows rows; no keys, no values, no layout.
 
 Where the system has it, the memory is a file without a name, and the processor's page tables do the sharing:
-a fork is one more mapping of the file, and the system copies a page when a fork writes into it. Elsewhere, and
-where no file can be had, it is plain memory and a fork starts empty.
+a fork is one more mapping of the file, and the system copies a page when a fork writes into it. Elsewhere,
+and where no file can be had, it is plain memory and a fork starts empty.
 
 A cache grows at its end. The mapping that made the file, its owner, goes on writing into it: what it writes
 past the end of its forks is nothing to them. The others write into pages of their own. An owner that is about
@@ -93,7 +93,7 @@ class Pages:
             if max(file.readers.values(), default=0) <= row:
                 return
             # Others read what would be written over: from now on this is one of them.
-            self._owner, self._own_from = False, row
+            self._owner, self._own_from, self._written = False, row, row
             _map(self.address, self._size, _PRIVATE | _FIXED, file.fd)
         self._own_from = min(self._own_from, row)
         file.readers[id(self)] = self._own_from
@@ -111,6 +111,11 @@ class Pages:
             return ((id(self), self._written),)
         file = (id(self._file), self._file.written)
         return (file,) if self._owner else (file, (id(self), max(self._written - self._own_from, 0)))
+
+    @property
+    def written(self) -> int:
+        """Rows that have memory."""
+        return self._written
 
     def close(self) -> None:
         """Give the memory back, but what others share. Idempotent."""

@@ -5,14 +5,14 @@ Knows ids and weights. Speed is no aim here; a reader checks this file against d
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
 from kogagent.engine.backend import HOST_PREFILL_CHUNK, KV, Decode, DecodePlan
-from kogagent.engine.backends.host import HostDecode, check_capacity, check_pending, check_rewind
+from kogagent.engine.backends.host import HostDecode, check_capacity, check_pending, check_rewind, host_room
 from kogagent.engine.lanes import lane_table
 from kogagent.engine.weights import check_tensors
 from kogagent.errors import EngineClosedError, InputError
@@ -44,6 +44,20 @@ class ReferenceKV:
         other = ReferenceKV(self._capacity)
         other.ids = list(self.ids)
         return other
+
+    @property
+    def memory(self) -> Mapping[Hashable, int]:
+        return {id(self): 8 * len(self.ids)}
+
+    def growth(self, length: int) -> int:
+        return 8 * max(0, length - len(self.ids))
+
+    @property
+    def parked(self) -> bool:
+        return False
+
+    def park(self) -> bool:
+        return False
 
     def close(self) -> None:
         self.ids = []
@@ -78,6 +92,12 @@ class ReferenceBackend:
         self._open_weights()
         check_capacity(self._spec, capacity)
         return ReferenceKV(capacity)
+
+    def kv_bytes(self, capacity: int) -> int:
+        return 0
+
+    def cache_room(self) -> tuple[int, int]:
+        return host_room(), 0
 
     def prefill(self, kv: KV, ids: Sequence[int]) -> None:
         self._append(kv, ids)
