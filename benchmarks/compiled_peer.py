@@ -1,8 +1,7 @@
-"""The decode peer on a GPU: a Llama of a given shape in plain torch, compiled with CUDA graphs.
+"""A Llama of a given shape in plain torch with a static cache, to be compiled: what a careful user gets from
+torch alone. Decoding's peer on a GPU: one position a call, Gumbel sampling inside the graph.
 
-Random weights, static cache, one position a call, Gumbel sampling inside the graph: what a careful user gets
-from torch alone.
-Lanes are joined: the peer computes an ordinary transformer of the same matrices.
+Random weights. Lanes are joined: the peer computes an ordinary transformer of the same matrices.
 """
 
 from __future__ import annotations
@@ -36,9 +35,10 @@ class _Layer(nn.Module):
     def forward(
         self, x: torch.Tensor, at: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, mask: torch.Tensor
     ) -> torch.Tensor:
+        rows = x.shape[1]
         sizes = [n * self.width for n in (self.heads, self.kv_heads, self.kv_heads)]
         q, k, v = (
-            t.view(1, 1, -1, self.width).transpose(1, 2) for t in self.qkv(self.norm1(x)).split(sizes, -1)
+            t.view(1, rows, -1, self.width).transpose(1, 2) for t in self.qkv(self.norm1(x)).split(sizes, -1)
         )
 
         def turn(t: torch.Tensor) -> torch.Tensor:
@@ -48,15 +48,18 @@ class _Layer(nn.Module):
         self.k.index_copy_(2, at, turn(k))
         self.v.index_copy_(2, at, v)
         mixed = F.scaled_dot_product_attention(turn(q), self.k, self.v, attn_mask=mask, enable_gqa=True)
-        x = x + self.out(mixed.transpose(1, 2).reshape(1, 1, -1))
+        x = x + self.out(mixed.transpose(1, 2).reshape(1, rows, -1))
         gate, up = self.gate_up(self.norm2(x)).chunk(2, -1)
         out: torch.Tensor = x + self.down(F.silu(gate) * up)
         return out
 
 
-class _Model(nn.Module):
-    def __init__(self, spec: ModelSpec, length: int) -> None:
+class StaticModel(nn.Module):
+    """Positions below `length`. sample: at temperature 1, else the largest logit."""
+
+    def __init__(self, spec: ModelSpec, length: int, *, sample: bool = True) -> None:
         super().__init__()
+        self.sample = sample
         self.embed = nn.Embedding(spec.vocab_size, spec.dim)
         self.layers = nn.ModuleList(_Layer(spec, length) for _ in range(spec.n_layers))
         self.norm = nn.RMSNorm(spec.dim, eps=spec.norm_eps)
@@ -66,27 +69,36 @@ class _Model(nn.Module):
         angles = torch.outer(places.float(), frequencies)
         self.cos, self.sin, self.places = angles.cos(), angles.sin(), places
 
-    def forward(self, token: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
-        x = self.embed(token)
-        mask = (self.places <= at)[None, None, None, :]
+    def forward(self, ids: torch.Tensor, at: torch.Tensor, last: torch.Tensor | None = None) -> torch.Tensor:
+        """The id [1, 1] after row `last` [1] of ids [1, rows] at positions `at` [rows]; None: the only row."""
+        x = self.embed(ids)
+        mask = (self.places <= at[:, None])[None, None]
         cos, sin = self.cos[at], self.sin[at]
         for layer in self.layers:
             x = layer(x, at, cos, sin, mask)
+        if last is not None:
+            x = x.index_select(1, last)
         logits = self.head(self.norm(x)).float()
-        noise = -torch.empty_like(logits).exponential_().log()
-        out: torch.Tensor = (logits + noise).argmax(-1)
+        if self.sample:
+            logits = logits - torch.empty_like(logits).exponential_().log()
+        out: torch.Tensor = logits.argmax(-1)
         return out
+
+
+def make_model(spec: ModelSpec, length: int, device: str = "cuda", *, sample: bool = True) -> StaticModel:
+    """In FP16 on a device, not compiled yet."""
+    default = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float16)
+    try:
+        with torch.device(device):
+            return StaticModel(spec, length, sample=sample).eval()
+    finally:
+        torch.set_default_dtype(default)
 
 
 def make_step(spec: ModelSpec, length: int) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
     """(token [1, 1], position [1]) -> token, compiled and warm; positions below `length`. FP16 on the GPU."""
-    default = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float16)
-    try:
-        with torch.device("cuda"):
-            model = _Model(spec, length).eval()
-    finally:
-        torch.set_default_dtype(default)
+    model = make_model(spec, length)
     step: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] = torch.compile(
         model, mode="max-autotune", fullgraph=True
     )

@@ -2,10 +2,11 @@
 
     python -m benchmarks.agent_loops                    two minutes, appended to results/agent_loops.jsonl
     python -m benchmarks.agent_loops --full             all of it
+    python -m benchmarks.agent_loops --model laneformer-nano random:laneformer-2b --seconds 280
     python -m benchmarks.agent_loops compare OLD NEW    two results, case by case
     python -m benchmarks.agent_loops report             charts and tables of the newest results
 
-README.md says what each loop measures.
+README.md says what each loop measures. Lines are written as they come: what stops a run loses the rest alone.
 """
 
 from __future__ import annotations
@@ -13,9 +14,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import math
 import sys
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 from benchmarks.agent_loops.compare import compare
@@ -30,7 +34,9 @@ from benchmarks.agent_loops.loops import (
     scripted_loops,
 )
 from benchmarks.agent_loops.measure import Timed, measure, records, timed
+from benchmarks.agent_loops.models import label, open_engine
 from benchmarks.agent_loops.peers import Peers, Played
+from benchmarks.agent_loops.prefixes import Prefixes, resident
 from benchmarks.agent_loops.report import RESULTS, write_report
 from benchmarks.agent_loops.tape import Tape
 from benchmarks.common import Record, append, interleave, show
@@ -42,7 +48,7 @@ REPEATS = 5
 APART = 0.02
 """How far a loop's phases may be from an independent clock, as a share: what is further is not recorded."""
 _SLACK_MS = 1.0  # a run: starting and ending one is no part of any turn
-PARTS = ("scripted", "model", "peers", "demo")
+PARTS = ("scripted", "peers", "model", "prefixes", "demo")
 
 
 def beside(
@@ -72,60 +78,114 @@ def beside(
     figures = interleave(ours | peers.runs(runner, lambda: newest[0]), repeats)
     out: list[Record] = []
     for name, loop in loops.items():
-        others = {peer: figures[peer] for peer in figures if peer not in loops} if name == one.name else {}
+        others = {}
+        if name == one.name:
+            others = {p: figures[p] for p in figures if p not in loops and not math.isnan(figures[p].value)}
         note = "; ".join(peers.notes) if others else ""
         out += records(loop, runs[name][-repeats:], others, note)
     return out
 
 
-def model_records(
-    runner: asyncio.Runner, options: argparse.Namespace, parts: Sequence[str]
-) -> tuple[list[Record], list[str]]:
-    """(records, what was left out and why) of the loops on a model."""
-    model, out, left_out = Path(options.model).stem, [], []
-    with Engine.load(options.model, device=options.device) as engine:
-        if "model" in parts:
-            for one in led_loops(full=options.full):
-                try:
-                    out += runner.run(measure(led(engine, one, model), options.repeats))
-                except ContextError as error:
-                    left_out.append(f"{one.name}: {error}")
-                print(f"  {one.name}", file=sys.stderr, flush=True)
-        if "peers" in parts:
-            with Peers(engine, options.model, device=options.device, llama_python=options.llama) as peers:
-                out += beside(runner, engine, calls_loop(20, 1), model, peers, options.repeats)
-                left_out += peers.left_out
-    return out, left_out
+Part = tuple[str, Callable[[], list[Record]]]
+"""A name, and what gives its records."""
+
+
+def scripted_parts(runner: asyncio.Runner, options: argparse.Namespace) -> Iterator[Part]:
+    for loop in scripted_loops(full=options.full):
+        yield loop.name, lambda loop=loop: runner.run(measure(loop, options.repeats))  # type: ignore[misc]
+
+
+def model_parts(
+    runner: asyncio.Runner, engine: Engine, model: str, options: argparse.Namespace, left_out: list[str]
+) -> Iterator[Part]:
+    """What is measured on one model, the most wanted first."""
+    name, repeats = label(model), options.repeats
+
+    def compared() -> list[Record]:
+        compiled = options.full or engine.backend_name == "cuda"
+        with Peers(
+            engine,
+            model,
+            device=options.device,
+            llama_python=options.llama,
+            seconds=options.peer_seconds,
+            compiled=compiled,
+        ) as peers:
+            found = beside(runner, engine, calls_loop(20, 1), name, peers, repeats)
+            left_out.extend(peers.left_out)
+        return found
+
+    if "peers" in options.parts:
+        yield f"peers/{name}", compared
+    if "model" in options.parts:
+        for one in led_loops(full=options.full):
+            yield f"{one.name}/{name}", partial(led_records, runner, led(engine, one, name), repeats)
+    if "prefixes" in options.parts:
+        yield f"forks/{name}", lambda: Prefixes(runner, engine, name).forks(repeats)
+        yield f"resident/{name}", lambda: resident(runner, engine, model, name, options.device, repeats)
+
+
+def led_records(runner: asyncio.Runner, loop: Loop, repeats: int) -> list[Record]:
+    return runner.run(measure(loop, repeats))
+
+
+class Taker:
+    """Measures parts one after the other, writes what each gives, leaves out what the time does not allow."""
+
+    def __init__(self, options: argparse.Namespace, left_out: list[str]) -> None:
+        self._options, self.left_out = options, left_out
+        self._ends = time.monotonic() + (options.seconds or math.inf)
+        self.found: list[Record] = []
+        self.apart: list[str] = []
+
+    def take(self, parts: Iterator[Part]) -> None:
+        for name, part in parts:
+            if time.monotonic() > self._ends:
+                self.left_out.append(f"{name}: the {self._options.seconds:g} seconds were over")
+                continue
+            started = time.monotonic()
+            try:
+                found = part()
+            except ContextError as error:
+                self.left_out.append(f"{name}: {error}")
+                continue
+            print(f"  {name} took {time.monotonic() - started:.1f} s", file=sys.stderr, flush=True)
+            apart = sorted({record.case for record in found if _apart(record, found)})
+            self.apart += apart
+            self._write([record for record in found if record.case not in apart])
+
+    def _write(self, found: list[Record]) -> None:
+        self.found += found
+        if self._options.out is not None:
+            with self._options.out.open("a", encoding="utf-8") as file:
+                file.writelines(json.dumps(asdict(one), ensure_ascii=False) + "\n" for one in found)
+        elif not self._options.dry_run:
+            append(found)
 
 
 def run(options: argparse.Namespace) -> int:
-    parts = options.only or [part for part in PARTS if part != "demo" or options.full]
-    found: list[Record] = []
+    options.parts = options.only or [part for part in PARTS if part != "demo" or options.full]
     left_out: list[str] = []
+    taker = Taker(options, left_out)
+    if options.out is not None:
+        options.out.write_text("", encoding="utf-8")
     with asyncio.Runner() as runner:
-        if "scripted" in parts:
-            for loop in scripted_loops(full=options.full):
-                found += runner.run(measure(loop, options.repeats))
-        if "model" in parts or "peers" in parts:
-            more, without = model_records(runner, options, parts)
-            found += more
-            left_out += without
-        if "demo" in parts:
+        if "scripted" in options.parts:
+            taker.take(scripted_parts(runner, options))
+        if {"model", "peers", "prefixes"} & set(options.parts):
+            for model in options.model:
+                with open_engine(model, options.device) as engine:
+                    taker.take(model_parts(runner, engine, model, options, left_out))
+        if "demo" in options.parts:
             with Engine.load(DEFAULT_MODEL, device=options.device) as engine:
-                found += runner.run(measure(demo_loop(engine, DEFAULT_MODEL), REPEATS))
-    show(found)
+                loop = demo_loop(engine, DEFAULT_MODEL)
+                taker.take(iter([(loop.name, lambda: led_records(runner, loop, REPEATS))]))
+    show(taker.found)
     for reason in left_out:
         print(f"left out: {reason}")
-    apart = sorted({record.case for record in found if _apart(record, found)})
-    if apart:
-        print(f"not recorded: the phases miss the clock by over {APART:.0%} in {', '.join(apart)}")
-        found = [record for record in found if record.case not in apart]
-    if options.out is not None:
-        lines = (json.dumps(asdict(record), ensure_ascii=False) + "\n" for record in found)
-        options.out.write_text("".join(lines), encoding="utf-8")
-    elif not options.dry_run:
-        append(found)
-    return 1 if apart else 0
+    if taker.apart:
+        print(f"not recorded: the phases miss the clock by over {APART:.0%} in {', '.join(taker.apart)}")
+    return 1 if taker.apart else 0
 
 
 def _apart(record: Record, found: Sequence[Record]) -> bool:
@@ -162,12 +222,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     parser.add_argument("--full", action="store_true", help="every workload; without it a two-minute set")
     parser.add_argument(
-        "--model", default="laneformer-nano", help="a known name, a directory or a .gguf file"
+        "--model",
+        nargs="+",
+        default=["laneformer-nano"],
+        help="known names, directories, .gguf files, or random:SHAPE for random weights",
     )
     parser.add_argument("--device", default="auto")
     parser.add_argument("--repeats", type=int, default=REPEATS)
     parser.add_argument("--only", choices=PARTS, nargs="+", help="these parts alone")
     parser.add_argument("--llama", type=Path, help="a Python that has llama-cpp-python")
+    parser.add_argument("--peer-seconds", type=float, default=2.0, help="of a run of a peer, at most")
+    parser.add_argument("--seconds", type=float, help="after so many no new part is begun")
     parser.add_argument("--out", type=Path, help="write the lines to this file instead of the results")
     parser.add_argument("--dry-run", action="store_true", help="print, record nothing")
     options = parser.parse_args(words)

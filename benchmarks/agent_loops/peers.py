@@ -1,21 +1,24 @@
 """Everything a loop of calls is compared with: other programs on its tape, other loops on our engine.
 
 Each peer is a function that does one run after ours and returns its turns a second. What could not be started
-is listed with the reason, never dropped silently.
+or broke is listed with the reason, never dropped silently.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import math
+import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -28,7 +31,16 @@ from benchmarks.child import Child, PeerFailed
 from kogagent import Tool
 from kogagent.local import Engine
 
+if TYPE_CHECKING:
+    import openai
+
 _CHECKED = 12  # greedy tokens in which a peer of the same weights is compared before anything is timed
+_PROBED = 3  # turns that show how long a peer takes
+_START_S = 240.0  # for a process to be ready: one that compiles takes a minute
+_RUN_S = 120.0
+
+Run = Callable[[asyncio.Runner, "Played"], float]
+"""Plays and gives turns a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,19 +52,38 @@ class Played:
     steps: Sequence[Step]
     calls: Sequence[str]
 
+    def first(self, turns: int) -> Played:
+        """So many of its turns."""
+        return replace(self, steps=self.steps[:turns], calls=self.calls[:turns])
+
 
 class Peers:
     """The peers of a model that can be had here. A context manager: leaving it ends their processes.
 
+    device: as `Engine.load` takes it, for our own server. seconds: what one run of a peer should take at
+    most; one that needs longer plays the first turns only. compiled: whether to start those that compile.
     left_out: why each other peer is missing. notes: what must be known to read the figures.
     """
 
-    def __init__(self, engine: Engine, model: str, *, device: str, llama_python: Path | None) -> None:
-        self._engine, self._model, self._device, self._llama_python = engine, model, device, llama_python
+    def __init__(
+        self,
+        engine: Engine,
+        model: str,
+        *,
+        device: str,
+        llama_python: Path | None,
+        seconds: float = 2.0,
+        compiled: bool = True,
+    ) -> None:
+        self._engine, self._model, self._llama_python = engine, model, llama_python
+        self._asked, self._compiled, self._seconds = device, compiled, seconds
+        self._device = "cuda" if engine.backend_name == "cuda" else "cpu"
+        self._turns: dict[str, int] = {}  # that a slow peer plays
         self._stack = ExitStack()
         self._same_weights: Transformers | None = None
+        self._children: dict[str, Child] = {}
         self._urls: dict[str, str] = {}
-        self._runs: dict[str, Callable[[asyncio.Runner, Played], float]] = {}
+        self._runs: dict[str, Run] = {}
         self.left_out: list[str] = []
         self.notes: list[str] = []
 
@@ -60,11 +91,10 @@ class Peers:
         with ExitStack() as stack:
             self._folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kogagent-peers-")))
             self._runs["ours without grammar"] = self._ungrammared
-            for start in (self._transformers, self._llama, self._servers, self._pydantic_ai):
-                try:
-                    start(stack)
-                except (PeerFailed, ImportError) as error:
-                    self.left_out.append(str(error))
+            self._start_children(stack)
+            for add in (self._add_transformers, self._add_players, self._add_servers, self._add_pydantic_ai):
+                self._try(add.__name__.removeprefix("_add_"), add)
+            self.left_out.append("llama.cpp's server, vLLM, SGLang: not run by this program")
             self._stack = stack.pop_all()
         return self
 
@@ -74,12 +104,76 @@ class Peers:
         self._stack.close()
 
     def runs(self, runner: asyncio.Runner, played: Callable[[], Played]) -> dict[str, Callable[[], float]]:
-        """Every peer as a run after the newest of ours."""
+        """Every peer as a run after the newest of ours. Not a number: it broke, see `left_out`."""
 
-        def bound(run: Callable[[asyncio.Runner, Played], float]) -> Callable[[], float]:
-            return lambda: run(runner, played())
+        def bound(name: str) -> Callable[[], float]:
+            return lambda: self._bounded(name, runner, played())
 
-        return {name: bound(run) for name, run in self._runs.items()}
+        return {name: bound(name) for name in self._runs}
+
+    def _bounded(self, name: str, runner: asyncio.Runner, played: Played) -> float:
+        """A run of a peer in about its time; at the first, how many turns that is."""
+        run = self._runs.get(name)
+        if run is None:
+            return math.nan
+        try:
+            if name not in self._turns:
+                rate = run(runner, played.first(_PROBED))
+                turns = self._turns[name] = max(_PROBED, min(len(played.steps), int(rate * self._seconds)))
+                if turns < len(played.steps):
+                    self.notes.append(f"{name} played the first {turns} turns of a run")
+            return run(runner, played.first(self._turns[name]))
+        except Exception as error:  # whatever another program raises is no reason to lose our figures
+            self.left_out.append(f"{name}: {error}")
+            del self._runs[name]
+            return math.nan
+
+    def _try(self, name: str, add: Callable[[], None]) -> None:
+        try:
+            add()
+        except Exception as error:
+            self.left_out.append(f"{name}: {error}")
+
+    def _start_children(self, stack: ExitStack) -> None:
+        """All processes at once: one that compiles takes a minute to get ready."""
+        ours = [sys.executable, "-m", "benchmarks.agent_loops.players", "compiled", self._model, self._device]
+        commands = {"torch.compile": ours}
+        for kind in servers.KINDS:
+            commands[f"{kind} server"] = servers.command(kind, self._model, self._asked, self._device)
+        if not self._compiled:
+            commands = {name: command for name, command in commands.items() if "compile" not in name}
+            self.left_out.append("torch.compile: not asked for")
+        if self._llama_python is None:
+            self.left_out.append("llama.cpp: no Python with llama-cpp-python was named (--llama PYTHON)")
+        else:
+            path, self._llama_same = gguf_of(self._model, self._folder)
+            threads = str(torch.get_num_threads())
+            theirs = [
+                str(self._llama_python),
+                "-m",
+                "benchmarks.agent_loops.players",
+                "llama",
+                str(path),
+                threads,
+            ]
+            commands["llama.cpp"] = theirs
+
+        def start(name: str) -> Child | PeerFailed:
+            try:
+                return Child(commands[name], f"{name} of {self._model}", _START_S)
+            except PeerFailed as error:
+                return error
+
+        with ThreadPoolExecutor(len(commands)) as threads_:
+            for name, child in zip(commands, threads_.map(start, commands), strict=True):
+                print(
+                    f"  {name} is {'left out' if isinstance(child, PeerFailed) else 'ready'}", file=sys.stderr
+                )
+                if isinstance(child, PeerFailed):
+                    self.left_out.append(str(child))
+                else:
+                    stack.callback(child.close)
+                    self._children[name] = child
 
     # ── ours, otherwise ──
 
@@ -105,43 +199,37 @@ class Peers:
 
     # ── other programs ──
 
-    def _transformers(self, stack: ExitStack) -> None:
-        if self._device == "cuda":
-            raise PeerFailed("transformers: its players here are for the CPU")
-        twin, same = twin_of(self._model)
+    def _add_transformers(self) -> None:
+        twin, same = twin_of(self._model, self._device)
         player = Transformers(twin)
         self._runs["transformers"] = lambda _, p: len(p.steps) / play(player, _plain(p.steps))
-        self.notes.append(f"transformers FP16 on {torch.get_num_threads()} threads")
+        where = "on the GPU" if self._device == "cuda" else f"on {torch.get_num_threads()} threads"
+        self.notes.append(f"transformers FP16 {where}")
         if same:
             self._same_weights = player
         else:
             self.notes.append("its stand-in is a plain transformer of this size with random weights")
 
-    def _llama(self, stack: ExitStack) -> None:
-        if self._llama_python is None:
-            raise PeerFailed("llama.cpp: no Python with llama-cpp-python was named (--llama PYTHON)")
-        path, same = gguf_of(self._model, self._folder)
-        command = [str(self._llama_python), "-m", "benchmarks.agent_loops.players", str(path)]
-        child = Child([*command, str(torch.get_num_threads())], "llama.cpp", seconds=300)
-        stack.callback(child.close)
-        self._runs["llama.cpp"] = lambda _, p: (
-            len(p.steps) / float(child.ask(json.dumps(_plain(p.steps)), 600))
-        )
-        if not same:
-            self.notes.append("llama.cpp plays on the stand-in too")
+    def _add_players(self) -> None:
+        def run(child: Child) -> Run:
+            return lambda _, p: len(p.steps) / float(child.ask(json.dumps(_plain(p.steps)), _RUN_S))
 
-    def _servers(self, stack: ExitStack) -> None:
+        if "torch.compile" in self._children:
+            name = "torch.compile, static cache"
+            self._runs[name] = run(self._children["torch.compile"])
+            self.notes.append(f"{name} has random weights")
+        if "llama.cpp" in self._children:
+            self._runs["llama.cpp"] = run(self._children["llama.cpp"])
+            if not self._llama_same:
+                self.notes.append("llama.cpp plays on the stand-in too")
+
+    def _add_servers(self) -> None:
         import openai
 
         for kind in servers.KINDS:
-            try:
-                child, url = servers.start(kind, self._model, self._device)
-            except PeerFailed as error:
-                self.left_out.append(str(error))
-                continue
-            stack.callback(child.close)
-            self._urls[kind] = url
-        self.left_out.append("llama.cpp's server, vLLM, SGLang: not run by this program")
+            child = self._children.get(f"{kind} server")
+            if child is not None:
+                self._urls[kind] = f"http://127.0.0.1:{child.ask('port')}/v1"
 
         def client(kind: str) -> openai.AsyncOpenAI:
             return openai.AsyncOpenAI(base_url=self._urls[kind], api_key="unused", max_retries=0)
@@ -157,21 +245,21 @@ class Peers:
 
             return runner.run(work())
 
-        def ids(runner: asyncio.Runner, p: Played) -> float:
-            async def work() -> float:
-                async with client("transformers") as to:
+        def ids(kind: str) -> Run:
+            async def work(p: Played) -> float:
+                async with client(kind) as to:
                     start = perf_counter()
                     await servers.ids_loop(to, p.steps)
                     return len(p.steps) / (perf_counter() - start)
 
-            return runner.run(work())
+            return lambda runner, p: runner.run(work(p))
 
-        for kind, name, run in (
-            ("kogagent", "kogagent serve", chat),
-            ("transformers", "transformers over HTTP", ids),
-        ):
-            if kind in self._urls:
-                self._runs[name] = run
+        runs = {"kogagent": ("kogagent serve", chat)}
+        runs["transformers"] = ("transformers over HTTP", ids("transformers"))
+        runs["compiled"] = ("torch.compile over HTTP", ids("compiled"))
+        for kind in self._urls:
+            name, run = runs[kind]
+            self._runs[name] = run
 
     def _same_calls(self, said: Sequence[str], ours: Sequence[str]) -> None:
         """Note once where the server's calls are not ours: there a history is text, here it is ids, and a
@@ -183,7 +271,7 @@ class Peers:
 
     # ── other loops ──
 
-    def _pydantic_ai(self, stack: ExitStack) -> None:
+    def _add_pydantic_ai(self) -> None:
         import openai
         import pydantic_ai  # noqa: F401 - a peer that is not installed is found out now
 

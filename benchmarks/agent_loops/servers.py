@@ -1,10 +1,9 @@
 """HTTP servers on the loopback over the same model, each in a process of its own, and the clients' loops.
 
-    python -m benchmarks.agent_loops.servers kogagent MODEL DEVICE
-    python -m benchmarks.agent_loops.servers transformers MODEL DEVICE
+    python -m benchmarks.agent_loops.servers KIND MODEL DEVICE
 
-`kogagent` is `kogagent serve`; `transformers` is the least an OpenAI-style server over transformers can be:
-completions of token ids, whole answers, a cache of its own. The child answers "port" with its port.
+`kogagent` is `kogagent serve`; `transformers` and `compiled` are the least that an OpenAI-style server over a
+player can be: completions of token ids, whole answers, a cache of its own. The child answers "port" with its port.
 """
 
 from __future__ import annotations
@@ -15,24 +14,24 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import openai
-import uvicorn
-
-from benchmarks.agent_loops.players import Transformers
+from benchmarks.agent_loops.models import open_engine, spec_of
+from benchmarks.agent_loops.players import Compiled, Player, Transformers
 from benchmarks.agent_loops.tape import Step
-from benchmarks.child import Child, answer_lines
+from benchmarks.child import answer_lines
 from kogagent import Tool
 
-KINDS = ("kogagent", "transformers")
+if TYPE_CHECKING:
+    import openai
+
+KINDS = ("kogagent", "transformers", "compiled")
 
 
-def start(kind: str, model: str, device: str) -> tuple[Child, str]:
-    """(the server's process, its base URL). Raises PeerFailed."""
-    command = [sys.executable, "-m", "benchmarks.agent_loops.servers", kind, model, device]
-    child = Child(command, f"{kind} server of {model}", seconds=300)
-    return child, f"http://127.0.0.1:{child.ask('port')}/v1"
+def command(kind: str, model: str, asked: str, device: str) -> list[str]:
+    """What starts a server. asked: the device as `Engine.load` takes it; device: "cpu" or "cuda", for others."""
+    place = asked if kind == "kogagent" else device
+    return [sys.executable, "-m", "benchmarks.agent_loops.servers", kind, model, place]
 
 
 # ── the clients' loops ───────────────────────────────────────────────────────────────────────
@@ -99,21 +98,26 @@ async def ids_loop(client: openai.AsyncOpenAI, steps: Sequence[Step]) -> None:
 
 
 def _kogagent(model: str, device: str) -> Any:
-    from kogagent import Engine
     from kogagent.serve import app
 
-    return app(Engine.load(model, device=device), name="peer")
+    return app(open_engine(model, device), name="peer")
 
 
 def _transformers(model: str, device: str) -> Any:
+    from benchmarks.agent_loops.twins import twin_of
+
+    return _playing(Transformers(twin_of(model, device)[0]))
+
+
+def _compiled(model: str, device: str) -> Any:
+    return _playing(Compiled(spec_of(model), device))
+
+
+def _playing(player: Player) -> Any:
     from starlette.applications import Starlette
     from starlette.requests import Request
     from starlette.responses import JSONResponse
     from starlette.routing import Route
-
-    from benchmarks.agent_loops.twins import twin_of
-
-    player = Transformers(twin_of(model)[0])
 
     async def complete(request: Request) -> JSONResponse:
         body = await request.json()
@@ -131,8 +135,14 @@ def _transformers(model: str, device: str) -> Any:
 
 
 def main() -> None:
+    import uvicorn
+
     kind, model, device = sys.argv[1:]
-    make: dict[str, Callable[[str, str], Any]] = {"kogagent": _kogagent, "transformers": _transformers}
+    make: dict[str, Callable[[str, str], Any]] = {
+        "kogagent": _kogagent,
+        "transformers": _transformers,
+        "compiled": _compiled,
+    }
     with socket.create_server(("127.0.0.1", 0)) as listener:
         server = uvicorn.Server(
             uvicorn.Config(make[kind](model, device), log_level="warning", lifespan="off")

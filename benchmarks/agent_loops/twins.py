@@ -5,35 +5,39 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from benchmarks.transformers_peer import joined_twin, transformers_twin
-from kogagent.engine.weights import load_checkpoint
+from benchmarks.agent_loops.models import is_random, spec_of, tensors_of
+from benchmarks.transformers_peer import joined_twin, random_twin, transformers_twin
 from kogagent.errors import ConfigError
 from kogagent.local.names import find_model
 from kogagent.spec import ModelSpec
 
 
-def twin_of(model: str) -> tuple[Any, bool]:
-    """(transformers' model in FP16, whether its weights are the same). A model that transformers has no class
-    for, one with lanes, is stood in for by a plain transformer of its size with random weights."""
+def twin_of(model: str, device: str) -> tuple[Any, bool]:
+    """(transformers' model in FP16 on "cpu" or "cuda", whether its weights are the same). A model that
+    transformers has no class for, one with lanes, is stood in for by a plain transformer of its size with
+    random weights."""
     import torch
 
-    checkpoint = load_checkpoint(find_model(model))
-    try:
-        return transformers_twin(checkpoint.spec, checkpoint.tensors, torch.float16), True
-    except ConfigError:
-        return joined_twin(checkpoint.spec, torch.float16), False
+    spec = spec_of(model)
+    if not is_random(model):
+        try:
+            return transformers_twin(spec, tensors_of(model, "cpu"), torch.float16).to(device), True
+        except ConfigError:
+            pass
+    return (random_twin(spec) if device == "cuda" else joined_twin(spec, torch.float16)), False
 
 
 def gguf_of(model: str, folder: Path) -> tuple[Path, bool]:
     """(a file that llama.cpp reads, whether it is the same model), written to the folder where it must be."""
-    path = find_model(model)
-    if path.suffix == ".gguf":
-        return path, True
-    found = sorted(path.glob("*.gguf"))
-    if found:
-        return found[0], True
+    if not is_random(model):
+        path = find_model(model)
+        if path.suffix == ".gguf":
+            return path, True
+        found = sorted(path.glob("*.gguf"))
+        if found:
+            return found[0], True
     stand_in = folder / "stand-in.gguf"
-    _write_random(load_checkpoint(path).spec, stand_in)
+    _write_random(spec_of(model), stand_in)
     return stand_in, False
 
 

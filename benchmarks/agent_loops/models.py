@@ -1,0 +1,66 @@
+"""The model of a run, by the name it was asked for: one that `Engine.load` knows, or a shape.
+
+random:laneformer-2b      a shape of benchmarks.shapes with random weights, laneformer-nano's tokenizer
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from benchmarks.shapes import SHAPES
+from kogagent.engine.backends import open_backend, resolve
+from kogagent.engine.engine import EngineCore
+from kogagent.engine.weights import Checkpoint, load_checkpoint, random_tensors, read_spec
+from kogagent.errors import InputError
+from kogagent.local import Engine
+from kogagent.local.names import NANO, find_model
+from kogagent.spec import ModelSpec
+from kogagent.tokenizer import Tokenizer
+
+RANDOM = "random:"
+
+
+def is_random(model: str) -> bool:
+    return model.startswith(RANDOM)
+
+
+def label(model: str) -> str:
+    """What records call it."""
+    return model.removeprefix(RANDOM) if is_random(model) else Path(model).stem
+
+
+def spec_of(model: str) -> ModelSpec:
+    """Raises InputError for a shape or a model that nobody knows."""
+    if not is_random(model):
+        return read_spec(find_model(model))
+    name = model.removeprefix(RANDOM)
+    if name not in SHAPES:
+        raise InputError(f"no shape {name!r}: there are {', '.join(map(repr, SHAPES))}")
+    return SHAPES[name]
+
+
+def tensors_of(model: str, device: str) -> dict[str, torch.Tensor]:
+    """The weights, random ones drawn on the device that will hold them."""
+    if not is_random(model):
+        return dict(load_checkpoint(find_model(model)).tensors)
+    if device == "cuda":
+        from benchmarks.decode_cuda import random_on_device
+
+        return random_on_device(spec_of(model))
+    return random_tensors(spec_of(model), 0)
+
+
+def open_engine(model: str, device: str, cache_bytes: int | None = None) -> Engine:
+    """An engine on the device ("auto" included). Raises what `Engine.load` raises."""
+    if not is_random(model):
+        return Engine.load(model, device=device, cache_bytes=cache_bytes)
+    spec, backend = spec_of(model), resolve(device)
+    tokenizer = Tokenizer.load(find_model(NANO))
+
+    def make() -> Checkpoint:
+        return Checkpoint(spec, tensors_of(model, backend))
+
+    core = EngineCore(lambda: open_backend(backend, make()), cache_bytes=cache_bytes)
+    return Engine(core, tokenizer)
