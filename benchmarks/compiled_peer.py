@@ -70,7 +70,7 @@ class StaticModel(nn.Module):
         self.cos, self.sin, self.places = angles.cos(), angles.sin(), places
 
     def forward(self, ids: torch.Tensor, at: torch.Tensor, last: torch.Tensor | None = None) -> torch.Tensor:
-        """The id [1, 1] after row `last` [1] of ids [1, rows] at positions `at` [rows]; None: the only row."""
+        """The id [1, 1] after row `last` [1] of ids [1, rows] at positions `at` [rows]; None: of one row."""
         x = self.embed(ids)
         mask = (self.places <= at[:, None])[None, None]
         cos, sin = self.cos[at], self.sin[at]

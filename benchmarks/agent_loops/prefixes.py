@@ -1,9 +1,9 @@
-"""What a prefix costs that is there already: forks of it, their first token, conversations that wait elsewhere.
+"""What a prefix costs that is there already: forks, their first token, conversations that wait elsewhere.
 
-fork/N tokens/MODEL             a fork of a pre-filled session; peers: a copy of as many bytes
-fork's first token/…            one new id and a token, after a fork; peers: the same in the session itself
-resident/N of M/MODEL           M conversations of one engine that has room for N, taking turns: a turn of one
-                                new id and one token; peers: the same where all have room
+fork/N tokens/MODEL      a fork of a pre-filled session; peers: a copy of as many bytes
+fork's first token/…     one new id and a token, after a fork; peers: the same in the session itself
+resident/N of M/MODEL    M conversations of one engine that has room for N, taking turns: a turn of one new
+                         id and one token; peers: the same where all have room
 """
 
 from __future__ import annotations
@@ -132,8 +132,9 @@ def resident(
     load once more; name: what records call it."""
     free = Prefixes(runner, engine, name)
     length = min(_SHORT, engine.spec.context - _SPARE)
+    held = runner.run(engine.caches()).bytes
     wide = [free.session(length) for _ in range(_SESSIONS)]
-    held = runner.run(engine.caches()).bytes // _SESSIONS
+    held = (runner.run(engine.caches()).bytes - held) // _SESSIONS
     with open_engine(model, device, cache_bytes=held * _ROOM + held // 2) as narrow:
         tight = Prefixes(runner, narrow, name)
         crowd = [tight.session(length) for _ in range(_SESSIONS)]
@@ -148,9 +149,8 @@ def resident(
         for session in (*crowd, *wide):
             runner.run(session.aclose())
     rounds = repeats + 1
-    note = (
-        f"{length} ids each; a round of {_SESSIONS} turns moved {(use.moved_in - before.moved_in) / rounds:g} caches "
-        f"back from the host's memory and computed {(use.dropped - before.dropped) / rounds:g} anew"
-    )
+    moved, dropped = (use.moved_in - before.moved_in) / rounds, (use.dropped - before.dropped) / rounds
+    note = f"{length} ids each; a round of {_SESSIONS} turns brought {moved:g} caches back from the host's "
+    note += f"memory and computed {dropped:g} anew"
     case = f"resident/{_ROOM} of {_SESSIONS} conversations"
     return [free.record(case, "ms", found["tight"], peers={"room for all": found["free"]}, note=note)]

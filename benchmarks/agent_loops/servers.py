@@ -3,7 +3,7 @@
     python -m benchmarks.agent_loops.servers KIND MODEL DEVICE
 
 `kogagent` is `kogagent serve`; `transformers` and `compiled` are the least that an OpenAI-style server over a
-player can be: completions of token ids, whole answers, a cache of its own. The child answers "port" with its port.
+player can be: completions of token ids, whole answers, a cache of its own. "port" is answered with its port.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ KINDS = ("kogagent", "transformers", "compiled")
 
 
 def command(kind: str, model: str, asked: str, device: str) -> list[str]:
-    """What starts a server. asked: the device as `Engine.load` takes it; device: "cpu" or "cuda", for others."""
+    """What starts a server. asked: the device for `Engine.load`; device: "cpu" or "cuda", for the others."""
     place = asked if kind == "kogagent" else device
     return [sys.executable, "-m", "benchmarks.agent_loops.servers", kind, model, place]
 

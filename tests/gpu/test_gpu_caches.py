@@ -1,4 +1,4 @@
-"""Several conversations on a card that has room for one and a half of them: out to the host and back, forks."""
+"""Several conversations on a card with room for one and a half of them: to the host and back; forks."""
 
 from __future__ import annotations
 
