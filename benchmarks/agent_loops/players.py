@@ -97,7 +97,7 @@ class _Follow:
 
 class Compiled:
     """A plain transformer of a shape in torch: a static cache, a compiled pass a token, prompts in a few
-    sizes, each a CUDA graph where there is a GPU. Like any loop it looks at a token before it asks for more."""
+    sizes, each a CUDA graph where there is a GPU. Like any loop it reads a token before it asks for more."""
 
     _SIZES = (16, 32, 64, 128, 256, 512)
 

@@ -95,6 +95,7 @@ class Chat:
         self._asked, self._told, self._words = f"asked{token}", f"told{token}", f"words{token}"
         self._call_mark = f"call{token}"
         self._tools = (ToolSpec("probe_tool", self._told, {"type": "object", "properties": {}}),)
+        self._tools_given = tool_inputs(self._tools, self._guard)
 
     # ── whole conversations ──
 
@@ -129,7 +130,8 @@ class Chat:
         inputs: list[Input]
         if self.native_tools:
             inputs = native_inputs(messages, self._guard)
-            return template.render(inputs, tool_inputs(tools, self._guard), prompt)
+            given = self._tools_given if tools is self._tools else tool_inputs(tools, self._guard)
+            return template.render(inputs, given, prompt)
         inputs = written_inputs(messages, tools, self.format, self._guard)
         return template.render(inputs, (), prompt)
 

@@ -64,6 +64,10 @@ class Session:
     def ids(self) -> tuple[int, ...]:
         return tuple(self._ids)
 
+    def ids_from(self, start: int) -> tuple[int, ...]:
+        """The ids from a place on."""
+        return tuple(self._ids[start:])
+
     def __len__(self) -> int:
         return len(self._ids)
 

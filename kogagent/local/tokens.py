@@ -43,19 +43,35 @@ def stop_strings(stop: str | Sequence[str]) -> tuple[str, ...]:
     return out
 
 
-def written(vocabulary: Vocabulary, emitted: Iterable[Emitted]) -> tuple[Written, ...]:
-    """Emitted ids as they may be shown, special ones by their names."""
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    out = []
-    for one in emitted:
-        raw = vocabulary.tokens[one.id]
-        special = one.id in vocabulary.special
-        text = raw.decode("utf-8", "replace") if special else decoder.decode(raw)
-        out.append(Written(text, one.forced, special))
-    rest = decoder.decode(b"", final=True)
-    if rest:
-        out[-1] = replace(out[-1], text=out[-1].text + rest)
-    return tuple(out)
+class Writing:
+    """Emitted ids as they may be shown, special ones by their names; taken as they come, so that at the end of
+    a turn little is left to do."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self._tokens, self._special = vocabulary.tokens, vocabulary.special
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._split = False  # inside a character
+        self._out: list[Written] = []
+
+    def feed(self, emitted: Iterable[Emitted]) -> None:
+        for one in emitted:
+            raw = self._tokens[one.id]
+            special = one.id in self._special
+            if special:
+                text = raw.decode("utf-8", "replace")
+            elif not self._split and raw.isascii():
+                text = raw.decode("ascii")
+            else:
+                text = self._decoder.decode(raw)
+                self._split = bool(self._decoder.getstate()[0])
+            self._out.append(Written(text, one.forced, special))
+
+    def finish(self) -> tuple[Written, ...]:
+        """All of it; an incomplete character becomes U+FFFD on the last."""
+        rest = self._decoder.decode(b"", final=True)
+        if rest:
+            self._out[-1] = replace(self._out[-1], text=self._out[-1].text + rest)
+        return tuple(self._out)
 
 
 class TokenText:

@@ -14,7 +14,7 @@ from kogagent.engine.counters import Counters
 from kogagent.engine.stream import SessionStream
 from kogagent.local.kinds import argument_kinds
 from kogagent.local.phrase import Phrase
-from kogagent.local.tokens import written
+from kogagent.local.tokens import Writing
 from kogagent.loop.protocols import TurnRequest
 from kogagent.types import (
     AssistantMessage,
@@ -74,7 +74,8 @@ class ModelTurn:
         self._done = False
         self._began = time.perf_counter()
         self._render_s = self._parse_s = self._waited_s = 0.0
-        self._emitted: list[Emitted] = []  # a phrase's last may be cut off: it was written all the same
+        # What a phrase wrote past its end is cut off; it was written all the same.
+        self._writing = Writing(model.tokenizer.vocabulary)
         self._counters = Counters()
         self._prompted = False  # the prompt has been counted
         phases: list[tuple[Callable[[str], ObserveDelta | PlanDelta], int]] = [
@@ -238,7 +239,9 @@ class ModelTurn:
             batch = await self._stream.__anext__()
         finally:
             self._waited_s += time.perf_counter() - began
-        self._emitted += batch
+        began = time.perf_counter()
+        self._writing.feed(batch)
+        self._parse_s += time.perf_counter() - began
         return batch
 
     async def _end_stream(self) -> None:
@@ -274,7 +277,7 @@ class ModelTurn:
 
     def _finish(self, reason: FinishReason) -> None:
         self._done = True
-        turn = self._session.ids[len(self._prompt) :]
+        turn = self._session.ids_from(len(self._prompt))
         self._model.past = Past(
             self._messages,
             self._tools,
@@ -299,7 +302,7 @@ class ModelTurn:
                     parse_s=self._parse_s,
                     idle_s=max(self._waited_s - c.reuse_s - c.prefill_s - c.sampled_s - c.forced_s, 0.0),
                 ),
-                written(self._model.tokenizer.vocabulary, self._emitted),
+                self._writing.finish(),
                 turn,
             )
         )

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
+
+
+_SHORT, _KEPT = 64, 1024  # characters of a text whose breaks are remembered; how many texts
 
 
 class Names:
@@ -17,6 +21,7 @@ class Names:
         self._heads = frozenset(name[:2] for name in self._names)
         firsts = sorted({name[0] for name in self._names})
         self._first = re.compile("[" + "".join(map(re.escape, firsts)) + "]") if firsts else None
+        self._known = lru_cache(_KEPT)(self._breaks)  # names of tools and the like come again and again
         self._prefixes = frozenset(name[:n] for name in self._names for n in range(1, len(name)))
         self._suffixes = frozenset(name[-n:] for name in self._names for n in range(1, len(name)))
 
@@ -32,9 +37,12 @@ class Names:
         out.append(text[done:])
         return out
 
-    def breaks(self, text: str) -> list[int]:
+    def breaks(self, text: str) -> tuple[int, ...]:
         """Places in a text such that, with something put in each, no name is left in it, nor can its ends
         (white space taken off or not) be part of a name that its surroundings complete."""
+        return self._known(text) if len(text) <= _SHORT else self._breaks(text)
+
+    def _breaks(self, text: str) -> tuple[int, ...]:
         places = {at + 1 for at in self._candidates(text) if self._at(text, at) is not None}
         left, right = len(text) - len(text.lstrip()), len(text.rstrip())
         most = self._lengths[0] if self._lengths else 0
@@ -49,7 +57,7 @@ class Names:
         inner = text.strip()
         if inner and len(inner) < most and any(inner in name for name in self._names):
             places.add(left)
-        return sorted(places)
+        return tuple(sorted(places))
 
     def _candidates(self, text: str) -> Iterator[int]:
         return (match.start() for match in self._first.finditer(text)) if self._first else iter(())
