@@ -220,6 +220,40 @@ async def test_the_next_turn_computes_only_what_is_new(stage: Callable[..., Stag
     assert end_of(events).usage.prefilled_tokens < 60
 
 
+async def test_the_last_of_many_turns_computes_no_more_than_the_second(stage: Callable[..., Stage]) -> None:
+    one = stage(*[CALL] * 12)
+    history: list[Message] = list(ASK)
+    ends: list[TurnEnd] = []
+    for _ in range(12):
+        events = await one.turn(history)
+        ends.append(end_of(events))
+        history += [said(events), result_of(calls_of(events)[0])]
+    for end in ends:
+        assert end.usage.reused_tokens + end.usage.prefilled_tokens == end.usage.prompt_tokens
+    new = [end.usage.prefilled_tokens for end in ends[1:]]
+    assert max(new) - min(new) <= 2, "the number of a call may take another token"
+    (kv,) = one.backend.opened
+    assert sum(one.backend.passes) == kv.length, "an id went through the model twice"
+    assert one.model.counters.reused > 3 * one.model.counters.prefilled
+
+
+async def test_a_context_without_room_for_a_turn_says_so_before_anything_is_computed(
+    stage: Callable[..., Stage],
+) -> None:
+    one = stage("Warm.")
+    length = 4000
+    while True:
+        ask = [UserMessage("x" * length)]
+        left = TINY_CHAT.context - len(one.engine.chat.render(ask, TOOLS))
+        if 3 <= left <= 14:
+            break
+        length -= 1 if left < 3 else -1
+    with pytest.raises(ContextError, match=rf"holds 2048: {left + 1} left are too few for a turn"):
+        await one.turn(ask)
+    assert one.backend.passes == []
+    assert end_of(await one.turn(ask, max_tokens=3, tool_choice="none")).reason in ("stop", "length")
+
+
 async def test_going_on_gives_the_very_ids_that_rendering_everything_gives(
     stage: Callable[..., Stage],
 ) -> None:

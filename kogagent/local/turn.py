@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from kogagent.engine.backend import Emitted
 from kogagent.engine.counters import Counters
 from kogagent.engine.stream import SessionStream
+from kogagent.errors import ContextError
 from kogagent.local.kinds import argument_kinds
 from kogagent.local.phrase import Phrase
 from kogagent.local.tokens import Writing
@@ -34,6 +35,10 @@ from kogagent.types import (
 
 if TYPE_CHECKING:
     from kogagent.local.model import LocalModel
+
+
+_LEAST_TURN = 16
+"""Tokens that must be left in the context for a turn, unless it was asked for fewer: the shortest calls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +132,7 @@ class ModelTurn:
         self._began = time.perf_counter()
         self._grammar = await model.grammar(request)
         self._session, self._prompt, first_call = await model.open(self._messages, self._tools)
+        self._check_room(request.max_tokens)
         self._session.priority = request.priority
         self._parser = model.chat.parser(
             first_call,
@@ -138,6 +144,16 @@ class ModelTurn:
         self._length = len(self._prompt)  # of the prompt and what is settled after it
         self._render_s += time.perf_counter() - self._began
         await self._start()
+
+    def _check_room(self, wanted: int) -> None:
+        """Raise ContextError, before anything is computed, where the context has no room for a turn."""
+        length, capacity = len(self._prompt), self._session.capacity
+        room = capacity - length + 1  # the last id a turn writes needs no place in the cache
+        if room < min(_LEAST_TURN, wanted):
+            raise ContextError(
+                f"the prompt has {length} tokens, the context holds {capacity}: {room} left are too few for a "
+                "turn. Shorten the conversation, or let the agent do it (Compaction)."
+            )
 
     async def _start(self) -> None:
         """The next phase: a phrase while there are any, then the act."""

@@ -347,7 +347,7 @@ async def test_a_thousand_sessions_leave_as_many_caches_as_the_engine_keeps(
             session.append([i % V, *prompt])
             await generate(session, 1)
     await rig.core._worker.call(lambda: None)
-    assert sum(not kv.closed for kv in rig.backend.opened) <= 2
+    assert sum(not kv.closed for kv in rig.backend.opened) <= 8
 
 
 async def test_a_forgotten_session_leaves_its_cache_like_a_closed_one(rig: Rig, prompt: list[int]) -> None:
