@@ -120,6 +120,8 @@ class Peers:
             if name not in self._turns:
                 rate = run(runner, played.first(_PROBED))
                 turns = self._turns[name] = max(_PROBED, min(len(played.steps), int(rate * self._seconds)))
+                if len(played.steps) <= _PROBED:
+                    return rate
                 if turns < len(played.steps):
                     self.notes.append(f"{name} played the first {turns} turns of a run")
             return run(runner, played.first(self._turns[name]))

@@ -151,8 +151,8 @@ class ModelTurn:
         room = capacity - length + 1  # the last id a turn writes needs no place in the cache
         if room < min(_LEAST_TURN, wanted):
             raise ContextError(
-                f"the prompt has {length} tokens, the context holds {capacity}: {room} left are too few for a "
-                "turn. Shorten the conversation, or let the agent do it (Compaction)."
+                f"the prompt has {length} tokens, the context holds {capacity}: {room} left are too few for "
+                "a turn. Shorten the conversation, or let the agent do it (Compaction)."
             )
 
     async def _start(self) -> None:

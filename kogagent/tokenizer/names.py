@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
-
 _SHORT, _KEPT = 64, 1024  # characters of a text whose breaks are remembered; how many texts
 
 

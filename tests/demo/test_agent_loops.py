@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,14 +24,18 @@ from benchmarks.agent_loops.loops import (
     scripted_loops,
 )
 from benchmarks.agent_loops.measure import PHASES, measure, timed
-from benchmarks.agent_loops.peers import Peers
+from benchmarks.agent_loops.models import label, open_engine, spec_of
+from benchmarks.agent_loops.peers import Peers, Played
 from benchmarks.agent_loops.players import play
+from benchmarks.agent_loops.prefixes import Prefixes, resident
 from benchmarks.agent_loops.report import write_report
-from benchmarks.agent_loops.tape import Tape
+from benchmarks.agent_loops.tape import Step, Tape
 from benchmarks.agent_loops.twins import gguf_of
 from benchmarks.common import Figure, append
+from benchmarks.shapes import SHAPES
 from kogagent import Agent, Engine, Limits, Message, ToolMessage, tool
 from kogagent.engine.weights import load_checkpoint
+from kogagent.errors import InputError
 from kogagent.testing import ScriptedModel, call
 from kogagent.testing.tiny import TINY_CHAT, write_tiny_model
 
@@ -141,7 +146,7 @@ def test_peers_play_what_ours_wrote_in_the_same_rounds(
     monkeypatch.setattr(program, "interleave", one_round)
     with (
         Engine.load(model, device="cpu") as engine,
-        Peers(engine, str(model), device="cpu", llama_python=None) as peers,
+        Peers(engine, str(model), device="cpu", llama_python=None, compiled=False) as peers,
         asyncio.Runner() as runner,
     ):
         found = program.beside(runner, engine, calls_loop(2, 1), "tiny", peers, 5)
@@ -173,6 +178,49 @@ def test_peers_play_what_ours_wrote_in_the_same_rounds(
     page = paths[2].read_text(encoding="utf-8")
     assert "calls/2 turns/1 tools/tiny" in page and "<svg" in page and "pydantic-ai in process" in page
     assert 'src="http' not in page and "<link" not in page and "<script" not in page
+
+
+def test_a_slow_peer_plays_the_first_turns_and_a_broken_one_costs_nobody_a_figure(model: Path) -> None:
+    asked: list[int] = []
+
+    def slow(_: Any, played: Played) -> float:
+        asked.append(len(played.steps))
+        return 2.5  # turns a second
+
+    def broken(_: Any, played: Played) -> float:
+        raise RuntimeError("out of memory")
+
+    played = Played("go", [], [Step((1,), (2,))] * 20, ["{}"] * 20)
+    with Engine.load(model, device="cpu") as engine, asyncio.Runner() as runner:
+        peers = Peers(engine, str(model), device="cpu", llama_python=None, seconds=2.0)
+        peers._runs |= {"slow": slow, "broken": broken}
+        runs = peers.runs(runner, lambda: played)
+        assert [runs["slow"](), runs["slow"]()] == [2.5, 2.5] and asked == [3, 5, 5]
+        assert math.isnan(runs["broken"]()) and math.isnan(runs["broken"]())
+    assert "slow played the first 5 turns of a run" in peers.notes
+    assert peers.left_out == ["broken: out of memory"]
+
+
+def test_prefixes_that_are_there_are_forked_and_make_room(model: Path) -> None:
+    with Engine.load(model, device="cpu") as engine, asyncio.Runner() as runner:
+        found = {(r.case, r.metric): r for r in Prefixes(runner, engine, "tiny").forks(5)}
+        assert found["fork/4000 tokens/tiny", "new_bytes"].max == 0, "a fork took memory"
+        assert set(found["fork/4000 tokens/tiny", "ms"].peers) == {"a copy of as many bytes"}
+        assert found["fork's first token/4000 tokens/tiny", "ms"].value > 0
+        (crowded,) = resident(runner, engine, str(model), "tiny", "cpu", 5)
+    assert crowded.case == "resident/3 of 6 conversations/tiny"
+    assert "computed 6 anew" in crowded.note, crowded.note
+
+
+def test_a_shape_is_a_model_with_random_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    small = replace(TINY_CHAT, name="small", vocab_size=8300)
+    monkeypatch.setitem(SHAPES, "small", small)
+    assert label("random:small") == "small" and spec_of("random:small") is small
+    with pytest.raises(InputError, match="no shape 'smalll'"):
+        spec_of("random:smalll")
+    with open_engine("random:small", "cpu") as engine, asyncio.Runner() as runner:
+        done = runner.run(timed(led(engine, calls_loop(2, 1), "small").tasks()))
+    assert len(done.calls) == 2
 
 
 def test_a_tape_holds_prompts_that_go_on_from_what_was_written(model: Path) -> None:
