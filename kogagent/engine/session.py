@@ -26,6 +26,9 @@ from kogagent.engine.worker import Worker
 from kogagent.errors import ContextError, EngineClosedError, InputError
 
 
+_GREEDY = SamplingParams()
+
+
 class Session:
     """The token history of one conversation and its claim on a cache. Made by `EngineCore.session`.
 
@@ -208,7 +211,7 @@ class Session:
         """What `stream` will draw by. Raises InputError for options it will not take."""
         if max_tokens is not None and (type(max_tokens) is not int or max_tokens < 1):
             raise InputError(f"max_tokens={max_tokens!r}: must be an integer >= 1, or None for all that fit")
-        params = sampling if sampling is not None else SamplingParams()
+        params = sampling if sampling is not None else _GREEDY
         if not isinstance(params, SamplingParams):
             raise InputError(f"sampling={sampling!r}: must be a kogagent.SamplingParams")
         return params

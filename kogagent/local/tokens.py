@@ -44,8 +44,8 @@ def stop_strings(stop: str | Sequence[str]) -> tuple[str, ...]:
 
 
 class Writing:
-    """Emitted ids as they may be shown, special ones by their names; taken as they come, so that little is left
-    to do at the end of a turn."""
+    """Emitted ids as they may be shown, special ones by their names; taken as they come, so that little is
+    left to do at the end of a turn."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._tokens, self._special = vocabulary.tokens, vocabulary.special
