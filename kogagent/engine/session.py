@@ -25,7 +25,6 @@ from kogagent.engine.turns import Account
 from kogagent.engine.worker import Worker
 from kogagent.errors import ContextError, EngineClosedError, InputError
 
-
 _GREEDY = SamplingParams()
 
 
