@@ -24,14 +24,16 @@ _ENDS = (
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """One run. turn_s: wall seconds of each turn; phase_s: seconds of the whole run in each phase.
+    """One run. turn_s: wall seconds of each turn; own_s: those of them outside model, tools and reader;
+    prefilled: the prompt ids that each turn computed. phase_s: seconds of the whole run in each phase.
 
     missed_s: how far the phases are from this module's own clock. calls: the arguments of each call.
-    stopped: it ended at a limit, as a weak model's runs
-    sometimes do; its turns count all the same.
+    stopped: it ended at a limit, as a weak model's runs sometimes do; its turns count all the same.
     """
 
     turn_s: tuple[float, ...]
+    own_s: tuple[float, ...]
+    prefilled: tuple[int, ...]
     phase_s: Mapping[str, float]
     usage: Usage
     wall_s: float
@@ -59,6 +61,8 @@ async def timed(task: Task) -> Timed:
     Raises ValueError when it made no call, or when the phases do not sum to the run's wall time.
     """
     turns: list[float] = []
+    own: list[float] = []
+    prefilled: list[int] = []
     result: RunResult | None = None
     calls: list[str] = []
     started = time.perf_counter()
@@ -67,8 +71,10 @@ async def timed(task: Task) -> Timed:
             match event:
                 case ToolFinished(call=call):
                     calls.append(call.arguments)
-                case TurnFinished(timings=timings):
+                case TurnFinished(timings=timings, usage=usage):
                     turns.append(timings.wall_s)
+                    own.append(timings.wall_s - sum(getattr(timings, f"{name}_s") for name in _NOT_OURS))
+                    prefilled.append(usage.prefilled_tokens)
                 case RunFinished(finished):
                     result = finished
     clocked = time.perf_counter() - started
@@ -80,6 +86,8 @@ async def timed(task: Task) -> Timed:
         raise ValueError(f"phases {phase_s} do not make up the wall time {wall}")
     return Timed(
         tuple(turns),
+        tuple(own),
+        tuple(prefilled),
         phase_s,
         result.usage,
         wall,
@@ -121,12 +129,11 @@ def records(
     ]
     if all(len(run.turn_s) >= 20 for run in runs):
         # Whether the last turns cost more than the first ones, the very first left out.
-        out.append(
-            record(
-                "growth",
-                [statistics.median(r.turn_s[-4:-1]) / statistics.median(r.turn_s[1:4]) for r in runs],
-            )
-        )
+        out.append(record("growth", [_growth(run.turn_s) for run in runs]))
+        if any(run.usage.completion_tokens for run in runs):
+            out.append(record("own_growth", [_growth(run.own_s) for run in runs]))
+            out.append(record("prefilled_second", [float(run.prefilled[1]) for run in runs]))
+            out.append(record("prefilled_last", [float(run.prefilled[-1]) for run in runs]))
     spent = [phase for phase in PHASES if any(run.phase_s[phase] for run in runs)]
     out += [
         record(f"{phase}_ms", [run.phase_s[phase] * 1e3 / len(run.turn_s) for run in runs]) for phase in spent
@@ -137,6 +144,10 @@ def records(
             for kind in TOKENS
         ]
     return out
+
+
+def _growth(turns: Sequence[float]) -> float:
+    return statistics.median(turns[-4:-1]) / statistics.median(turns[1:4])
 
 
 def _percentile(values: tuple[float, ...], share: float) -> float:
