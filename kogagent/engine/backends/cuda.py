@@ -264,7 +264,6 @@ class CudaDecode:
     resident = True
 
     def __init__(self, backend: CudaBackend, kv: TensorKV, ids: Sequence[int], plan: DecodePlan) -> None:
-        self._store = kv.store
         self._backend, self._kv, self._plan = backend, kv, plan
         self._progress = Progress(kv, ids, plan, backend.spec.vocab_size)
         self._grammar: DeviceGrammar | None = None  # of the launch, where the device matches it
@@ -389,7 +388,7 @@ class CudaDecode:
                 grammar=place,
                 guided=self._guided,
             ),
-            self._store,
+            kv.store,  # not kept: a cache that waits may have to give its memory up
         )
         self._launched = True
         if self._guided:
