@@ -256,7 +256,7 @@ class Peers:
 
             return lambda runner, p: runner.run(work(p))
 
-        runs = {"kogagent": ("kogagent serve", chat)}
+        runs: dict[str, tuple[str, Run]] = {"kogagent": ("kogagent serve", chat)}
         runs["transformers"] = ("transformers over HTTP", ids("transformers"))
         runs["compiled"] = ("torch.compile over HTTP", ids("compiled"))
         for kind in self._urls:
