@@ -7,7 +7,8 @@ since forced runs are the tokenizer's. "sampled": tokens a second of a segment i
 inside one long string, beside the same segment without a grammar, drawn in turns with it. "call":
 milliseconds from engine.stream() over a short prompt to the parsed Hermes call of about 200 tokens, 7 of 10
 of them forced: "known" with a grammar whose runs the device has met, "new" with one it has never seen,
-compiled beforehand. The peer is what as many tokens take when each is sampled without a grammar.
+compiled beforehand; "waits": how often the kernel of such a call had to wait for the host's answer. The peer
+is what as many tokens take when each is sampled without a grammar.
 """
 
 from __future__ import annotations
@@ -75,6 +76,15 @@ class Loaded:
         self.backend, self.engine = made[0], Engine(self.core, tokenizer)
         self.vocabulary = tokenizer.vocabulary
         self._seeds = itertools.count()
+        self.waits = 0
+        kernel = self.backend.kernel()
+        answer = kernel.answer
+
+        def counted(*arguments: Any, **options: Any) -> None:
+            self.waits += 1
+            answer(*arguments, **options)
+
+        kernel.answer = counted  # type: ignore[method-assign]
 
     def sampled(self, grammar: TokenGrammar | None, tokens: int) -> float:
         """Tokens a second of one segment of the backend, each of them drawn."""
@@ -154,13 +164,15 @@ def measure(spec: ModelSpec, tokenizer: Tokenizer, repeats: int, tokens: int) ->
     ]
     seeds = itertools.count(1)
     # A schema that no call has seen, for each repeat of the first figure.
-    new, known, counts = [], [], []
+    new, known, counts, waits = [], [], [], []
     for repeat in range(repeats + 1):
         schema = {**CALL, "description": str(repeat)}
         grammar = compile_turn({TOOL: schema}, vocabulary, HERMES, tool_choice=TOOL, max_calls=1)
+        loaded.waits = 0
         figure = loaded.call(grammar, next(seeds))
         if repeat:
             new.append(figure[0])
+            waits.append(float(loaded.waits))
     for repeat in range(repeats + 20):  # once every run that occurs is known
         milliseconds, count, sampled = loaded.call(grammar, next(seeds))
         if repeat >= 20:
@@ -182,6 +194,9 @@ def measure(spec: ModelSpec, tokenizer: Tokenizer, repeats: int, tokens: int) ->
                 note=f"engine.stream to the parsed call: {mean:.0f} tokens, {drawn:.0f} of them sampled",
             )
         )
+    case = f"{case}/call/new"
+    waited = Figure(tuple(waits))
+    records.append(make_record("grammar_cuda", case, "cuda", "waits", waited, device="cuda"))
     loaded.engine.close()
     return records
 

@@ -62,7 +62,8 @@ class TokenGrammar(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DecodePlan:
-    """All a decode segment needs to know before it starts; nothing is read from the host while it runs.
+    """All a decode segment needs to know before it starts; while it runs a device asks the host for nothing
+    but what the matcher says.
 
     history: ids whose repetition is penalised, the whole sequence so far; unread when the penalty is 1.
     stop_ids end the segment and are emitted as its last token. max_tokens >= 1 counts emitted ids.

@@ -1,7 +1,8 @@
 """What the host says to a kernel that waits for it: one record in pinned memory. Knows its words, no grammar.
 
 The kernel asks where only the host knows which ids are forced, and before every choice of a guided segment.
-The record stays as it is until the kernel has said more: a run in it is fed from there.
+A run is fed from the record: its ids stay until an answer with a run of its own, which is given only once the
+kernel has made a later choice.
 """
 
 from __future__ import annotations

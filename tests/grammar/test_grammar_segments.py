@@ -6,7 +6,7 @@ The double decides what a token is by the device's own grammar program, compiled
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
 import grammar_twin
@@ -66,7 +66,7 @@ class KernelDouble:
     def answer(self, verdict: int, ids: Sequence[int] = (), *, last: bool = False, mask: Any = None) -> None:
         self._answer = self._given, verdict, list(ids), last, mask
 
-    def _answered(self, index: int) -> Iterator[Any]:
+    def _answered(self, index: int) -> Generator[list[Token], None, Any]:
         while self._answer is None or self._answer[0] != index:
             yield []
         return self._answer

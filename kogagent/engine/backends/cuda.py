@@ -500,7 +500,7 @@ def _synchronize() -> None:
 
 def _queue_end() -> Callable[[], bool]:
     """Asks whether what is queued on the device now has ended."""
-    event: Any = torch.cuda.Event(enable_timing=False)
+    event: Any = torch.cuda.Event(enable_timing=False)  # type: ignore[no-untyped-call]
     event.record()
     ended: Callable[[], bool] = event.query
     return ended

@@ -197,6 +197,10 @@ class DeviceGrammar:
         self._learn(state, frame)
         return self.key(state, frame) in self._known
 
+    def known(self) -> dict[int, int]:
+        """The verdict of each key that is noted now."""
+        return dict(self._known)
+
     def look_ahead(self) -> bool:
         """Note what is forced in one more of the classes nearest to the last `turn_to`, the grammar's start
         at first; False where all are known. Some tenths of a millisecond."""
