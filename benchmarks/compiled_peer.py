@@ -13,45 +13,32 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from benchmarks.torch_layer import TorchLayer
 from kogagent.spec import ModelSpec
 
 
-class _Layer(nn.Module):
+class _Layer(TorchLayer):
     def __init__(self, spec: ModelSpec, length: int) -> None:
-        super().__init__()
-        self.heads, self.kv_heads, self.width = spec.n_heads, spec.n_kv_heads, spec.head_dim
-        rows = (spec.n_heads + 2 * spec.n_kv_heads) * spec.head_dim
-        self.norm1, self.norm2 = (nn.RMSNorm(spec.dim, eps=spec.norm_eps) for _ in range(2))
-        self.qkv = nn.Linear(spec.dim, rows, bias=False)
-        self.out = nn.Linear(spec.n_heads * spec.head_dim, spec.dim, bias=False)
-        self.gate_up = nn.Linear(spec.dim, 2 * spec.ffn_dim, bias=False)
-        self.down = nn.Linear(spec.ffn_dim, spec.dim, bias=False)
+        super().__init__(spec)
         self.k: torch.Tensor
         self.v: torch.Tensor
         shape = (1, spec.n_kv_heads, length, spec.head_dim)
         self.register_buffer("k", torch.zeros(shape))
         self.register_buffer("v", torch.zeros(shape))
 
-    def forward(
-        self, x: torch.Tensor, at: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, mask: torch.Tensor
+    def attend(
+        self,
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        place: int | torch.Tensor,
+        mask: torch.Tensor | None,
     ) -> torch.Tensor:
-        rows = x.shape[1]
-        sizes = [n * self.width for n in (self.heads, self.kv_heads, self.kv_heads)]
-        q, k, v = (
-            t.view(1, rows, -1, self.width).transpose(1, 2) for t in self.qkv(self.norm1(x)).split(sizes, -1)
-        )
-
-        def turn(t: torch.Tensor) -> torch.Tensor:
-            a, b = t.chunk(2, -1)
-            return torch.cat([a * cos - b * sin, b * cos + a * sin], -1).to(t.dtype)
-
-        self.k.index_copy_(2, at, turn(k))
-        self.v.index_copy_(2, at, v)
-        mixed = F.scaled_dot_product_attention(turn(q), self.k, self.v, attn_mask=mask, enable_gqa=True)
-        x = x + self.out(mixed.transpose(1, 2).reshape(1, rows, -1))
-        gate, up = self.gate_up(self.norm2(x)).chunk(2, -1)
-        out: torch.Tensor = x + self.down(F.silu(gate) * up)
-        return out
+        """place: the positions [rows]."""
+        assert isinstance(place, torch.Tensor)
+        self.k.index_copy_(2, place, k)
+        self.v.index_copy_(2, place, v)
+        return F.scaled_dot_product_attention(q, self.k, self.v, attn_mask=mask, enable_gqa=True)
 
 
 class StaticModel(nn.Module):
@@ -75,7 +62,7 @@ class StaticModel(nn.Module):
         mask = (self.places <= at[:, None])[None, None]
         cos, sin = self.cos[at], self.sin[at]
         for layer in self.layers:
-            x = layer(x, at, cos, sin, mask)
+            x = layer(x, cos, sin, at, mask)
         if last is not None:
             x = x.index_select(1, last)
         logits = self.head(self.norm(x)).float()

@@ -12,45 +12,30 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from benchmarks.torch_layer import TorchLayer
 from kogagent.spec import ModelSpec
 
 
-class _Layer(nn.Module):
+class _Layer(TorchLayer):
     def __init__(self, spec: ModelSpec, length: int) -> None:
-        super().__init__()
-        self.heads, self.kv_heads, self.width = spec.n_heads, spec.n_kv_heads, spec.head_dim
-        rows = (spec.n_heads + 2 * spec.n_kv_heads) * spec.head_dim
-        self.norm1, self.norm2 = (nn.RMSNorm(spec.dim, eps=spec.norm_eps) for _ in range(2))
-        self.qkv = nn.Linear(spec.dim, rows, bias=False)
-        self.out = nn.Linear(spec.n_heads * spec.head_dim, spec.dim, bias=False)
-        self.gate_up = nn.Linear(spec.dim, 2 * spec.ffn_dim, bias=False)
-        self.down = nn.Linear(spec.ffn_dim, spec.dim, bias=False)
+        super().__init__(spec)
         self.cache = torch.zeros((2, 1, spec.n_kv_heads, length, spec.head_dim))
 
-    def forward(
-        self, x: torch.Tensor, start: int, turn: torch.Tensor, mask: torch.Tensor | None
+    def attend(
+        self,
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        place: int | torch.Tensor,
+        mask: torch.Tensor | None,
     ) -> torch.Tensor:
-        rows = x.shape[1]
-        sizes = [n * self.width for n in (self.heads, self.kv_heads, self.kv_heads)]
-        q, k, v = (
-            t.view(1, rows, -1, self.width).transpose(1, 2) for t in self.qkv(self.norm1(x)).split(sizes, -1)
-        )
-
-        def turned(t: torch.Tensor) -> torch.Tensor:
-            a, b = t.chunk(2, -1)
-            cos, sin = turn
-            return torch.cat([a * cos - b * sin, b * cos + a * sin], -1).to(t.dtype)
-
-        end = start + rows
-        self.cache[0, :, :, start:end], self.cache[1, :, :, start:end] = turned(k), v
+        """place: of the first row."""
+        end = int(place) + q.shape[2]
+        self.cache[0, :, :, place:end], self.cache[1, :, :, place:end] = k, v
         keys, values = self.cache[0, :, :, :end], self.cache[1, :, :, :end]
-        mixed = F.scaled_dot_product_attention(
-            turned(q), keys, values, attn_mask=mask, is_causal=mask is None, enable_gqa=True
+        return F.scaled_dot_product_attention(
+            q, keys, values, attn_mask=mask, is_causal=mask is None, enable_gqa=True
         )
-        x = x + self.out(mixed.transpose(1, 2).reshape(1, rows, -1))
-        gate, up = self.gate_up(self.norm2(x)).chunk(2, -1)
-        out: torch.Tensor = x + self.down(F.silu(gate) * up)
-        return out
 
 
 class TorchPrefill(nn.Module):
@@ -65,14 +50,14 @@ class TorchPrefill(nn.Module):
         self.head = nn.Linear(spec.dim, spec.vocab_size, bias=False)
         frequencies = torch.tensor(spec.rope_frequencies(), dtype=torch.float32)
         angles = torch.outer(torch.arange(start, start + rows).float(), frequencies)
-        self._turn = torch.stack([angles.cos(), angles.sin()])
+        self._cos, self._sin = angles.cos(), angles.sin()
         places = torch.arange(start + rows)
         self._mask = places <= places[start:, None] if start else None
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
         x = self.embed(ids)
         for layer in self.layers:
-            x = layer(x, self._start, self._turn, self._mask)
+            x = layer(x, self._cos, self._sin, self._start, self._mask)
         out: torch.Tensor = self.head(self.norm(x[:, -1:])).argmax(-1)
         return out
 
