@@ -1,8 +1,8 @@
 """What the host says to a kernel that waits for it: one record in pinned memory. Knows its words, no grammar.
 
 The kernel asks where only the host knows which ids are forced, and before every choice of a guided segment.
-A run is fed from the record: its ids stay until an answer with a run of its own, which is given only once the
-kernel has made a later choice.
+A run is read from the record, by some blocks while the host has already seen its ids, and fed from there: it
+stays until another one, which may only be given once the kernel has made a later choice.
 """
 
 from __future__ import annotations
@@ -51,8 +51,9 @@ class Answers:
         record = self._record
         if len(ids) > ANSWER_IDS:
             raise ModelError(f"{len(ids)} ids are forced at once; the kernel takes {ANSWER_IDS}")
-        record["count"], record["then"] = len(ids), _LAST if last else _FREE
-        record["ids"][0, : len(ids)] = ids
+        if len(ids):  # else some block may still be reading the run before
+            record["count"], record["then"] = len(ids), _LAST if last else _FREE
+            record["ids"][0, : len(ids)] = ids
         if mask is not None:
             words = np.asarray(mask, np.uint32)[: len(self._mask)]
             self._mask[: len(words)], self._mask[len(words) :] = words, 0
