@@ -34,6 +34,7 @@ from grammar_schemas import random_schema
 from grammar_vocabularies import byte_vocabulary
 
 from kogagent.chat import TurnParser
+from kogagent.chat.formats import FORMATS as CALL_FORMATS
 from kogagent.engine.grammar import (
     ArgumentKinds,
     Bounds,
@@ -50,17 +51,7 @@ from kogagent.engine.grammar.formats import FORMATS
 from kogagent.engine.grammar.keywords import KEYWORDS
 from kogagent.engine.grammar.tables import begin, make_tables, step
 from kogagent.errors import KogagentError, ModelError
-from kogagent.spec import (
-    FUNCTION_GEMMA,
-    HERMES,
-    LFM2,
-    LLAMA3_JSON,
-    MISTRAL,
-    PYTHONIC,
-    QWEN3_CODER,
-    SMOLLM2,
-    Vocabulary,
-)
+from kogagent.spec import Vocabulary
 
 CASE_SECONDS = 30.0
 KEPT = 400  # inputs kept for mutation
@@ -392,7 +383,7 @@ def fuzz_turn(schemas: list[Any], rng: random.Random) -> None:
         ["a", "ab", 'say "x"', "größe", "get_weather", "get", "\\", "a\tb", "{", ""], len(schemas)
     )
     tools = dict(zip(names, schemas, strict=True))
-    form = rng.choice([HERMES, SMOLLM2, MISTRAL, LLAMA3_JSON, PYTHONIC, LFM2, QWEN3_CODER, FUNCTION_GEMMA])
+    form = rng.choice(CALL_FORMATS)
     if form.bare_names:
         names = [f"tool_{i}.x" for i in range(len(names))]
         tools = dict(zip(names, schemas, strict=True))

@@ -13,20 +13,10 @@ import pytest
 from grammar_schemas import random_schema, random_walk
 from grammar_vocabularies import byte_vocabulary, ids_of, qwen_like, smollm
 
+from kogagent.chat.formats import FORMATS
 from kogagent.engine.grammar import Bounds, Grammar, compile_schema, compile_turn
 from kogagent.errors import SchemaError
-from kogagent.spec import (
-    FUNCTION_GEMMA,
-    HERMES,
-    LFM2,
-    LLAMA3_JSON,
-    MISTRAL,
-    PYTHONIC,
-    QWEN3_CODER,
-    SMOLLM2,
-    CallFormat,
-    Vocabulary,
-)
+from kogagent.spec import HERMES, SMOLLM2, CallFormat, Vocabulary
 
 TOOLS: dict[str, dict[str, Any]] = {
     "get_weather": {
@@ -156,9 +146,6 @@ def decode(grammar: Grammar, model: PseudoModel, *, force: bool, limit: int) -> 
             matcher.advance(token)
             ids.append(token)
     return ids, steps
-
-
-FORMATS = [HERMES, SMOLLM2, MISTRAL, LLAMA3_JSON, PYTHONIC, LFM2, QWEN3_CODER, FUNCTION_GEMMA]
 
 
 @pytest.mark.parametrize(
