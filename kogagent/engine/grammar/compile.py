@@ -11,6 +11,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from functools import lru_cache
 from typing import Any, Literal, overload
 
 from kogagent.engine.grammar.automaton import END, FINISHED, Automaton
@@ -143,7 +144,7 @@ def compile_turn(
 
     key = {
         "turn": [[name, schema] for name, schema in chosen.items()],
-        "format": asdict(format),
+        "format": _format_key(format),
         "choice": "auto" if tool_choice == "auto" else "none" if not chosen else "required",
         "calls": max_calls,
         "lead": bool(lead_text),
@@ -304,6 +305,7 @@ class _Values:
         self.lib = library(bounds.digits, trie.unspellable)
         self.form = form
         self.names = trie.names
+        self.symbols: dict[str, tuple[int, ...]] = {}
         self.bounds = bounds
         self.notes = notes
 
@@ -325,7 +327,7 @@ class _Values:
         return self._value(Schemas(root, self.bounds, name), follow, self.form)
 
     def _value(self, schemas: Schemas, follow: int, form: CallFormat) -> int:
-        writer = Writer(self.builder, self.lib, schemas, form, self.names)
+        writer = Writer(self.builder, self.lib, schemas, form, self.names, self.symbols)
         state = writer.arguments(schemas.goal(), follow)
         if state is None:
             raise schemas.refusal()
@@ -383,6 +385,11 @@ def _cached(
         while len(_CACHE) > _CACHED:
             _CACHE.popitem(last=False)
     return grammar
+
+
+@lru_cache(maxsize=32)
+def _format_key(format: CallFormat) -> dict[str, Any]:
+    return asdict(format)
 
 
 def _plain(value: Any) -> Any:

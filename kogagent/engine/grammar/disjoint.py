@@ -6,7 +6,6 @@ What cannot be proved disjoint is refused: an automaton for "exactly one" would 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from kogagent.engine.grammar.dfa import TooManyStates, intersect
 from kogagent.engine.grammar.fits import holds
@@ -27,11 +26,11 @@ def require_disjoint(schemas: Schemas, shapes: Sequence[Shape], path: str) -> tu
                 continue
             if left.values is not None:
                 kept = tuple(v for v in left.values if not holds(schemas.expand, right, v))
-                out[i] = replace(left, values=kept)
+                out[i] = left.but(values=kept)
                 continue
             if right.values is not None:
                 kept = tuple(v for v in right.values if not holds(schemas.expand, left, v))
-                out[j] = replace(right, values=kept)
+                out[j] = right.but(values=kept)
                 continue
             for kind in sorted(left.types & right.types):
                 if kind == "object":
@@ -54,7 +53,7 @@ def _requiring(schemas: Schemas, shape: Shape, name: str) -> Shape:
     if name in shape.required:
         return shape
     schemas.note(shape.path, f"{name!r} is always written: it tells the alternatives apart")
-    return replace(shape, required=(*shape.required, name))
+    return shape.but(required=(*shape.required, name))
 
 
 def _telling(schemas: Schemas, left: Shape, right: Shape) -> list[str]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kogagent.engine.grammar.dfa import Dfa, TooManyStates, complement, intersect, literals
@@ -52,16 +52,16 @@ class Unlike(Part):
     dfa: Dfa
 
     def narrow(self, schemas: Schemas, shape: Shape, path: str) -> list[Shape]:
-        shape = replace(shape, types=shape.types & {"string"})
+        shape = shape.but(types=shape.types & {"string"})
         if shape.values is not None:
             kept = tuple(v for v in shape.values if isinstance(v, str) and not self.dfa.matches(v))
-            return [replace(shape, values=kept)] if kept else []
+            return [shape.but(values=kept)] if kept else []
         try:
             rest = complement(self.dfa)
             joint = rest if rest is None or shape.pattern is None else intersect(shape.pattern, rest)
         except TooManyStates:
             raise schemas.error("what it leaves has too many states", path, "not") from None
-        return [] if joint is None else [replace(shape, pattern=joint, pattern_from=f"{path}/not")]
+        return [] if joint is None else [shape.but(pattern=joint, pattern_from=f"{path}/not")]
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +74,7 @@ class OtherValue(Part):
         if shape.values is None:
             return [shape]
         kept = tuple(v for v in shape.values if not any(same(v, w) for w in self.values))
-        return [replace(shape, values=kept)] if kept else []
+        return [shape.but(values=kept)] if kept else []
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,10 +84,10 @@ class Fractional(Part):
     def narrow(self, schemas: Schemas, shape: Shape, path: str) -> list[Shape]:
         if shape.values is not None:
             kept = tuple(v for v in shape.values if type_of(v) == "number" and v % 1)
-            return [replace(shape, values=kept)] if kept else []
+            return [shape.but(values=kept)] if kept else []
         numbers = meet(shape.numbers, Interval(fractional=True))
         types = shape.types & {"number"} if not numbers.empty else frozenset[str]()
-        return [replace(shape, types=types, numbers=numbers)] if types else []
+        return [shape.but(types=types, numbers=numbers)] if types else []
 
 
 @dataclass(frozen=True, eq=False)
@@ -378,7 +378,7 @@ class _Enumerated(Refused):
         if shape.values is None:
             return super().narrow(schemas, shape, path)
         kept = tuple(v for v in shape.values if type_of(v) in self.types)
-        return [replace(shape, values=kept)] if kept else []
+        return [shape.but(values=kept)] if kept else []
 
 
 _OTHER_SIDE = {

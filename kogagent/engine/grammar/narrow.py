@@ -69,7 +69,7 @@ class Narrowing:
                     values = [*values, None]
                 if shape.values is not None:
                     values = [v for v in values if any(same(v, w) for w in shape.values)]
-                shape = replace(shape, values=tuple(values))
+                shape = shape.but(values=tuple(values))
         if not schema.keys().isdisjoint(_NUMBER_WORDS):
             shape = self._numbers(shape, path, schema)
         if not schema.keys().isdisjoint(_STRING_WORDS):
@@ -95,7 +95,7 @@ class Narrowing:
                 return shape
             if schema.get("nullable") is True:
                 implied.add("null")
-            return replace(shape, implied=shape.implied | implied)
+            return shape.but(implied=shape.implied | implied)
         names = [names] if isinstance(names, str) else names
         if not isinstance(names, list | tuple) or not names:
             raise self.error(f"must be a type name or a list of them, not {names!r}", path, "type")
@@ -103,11 +103,12 @@ class Narrowing:
         if unknown:
             raise self.error(f"unknown type {unknown[0]!r}", path, "type")
         kinds = frozenset("number" if n == "integer" else n for n in names)
-        if "integer" in names and "number" not in names:
-            shape = replace(shape, numbers=replace(shape.numbers, integer=True))
         if schema.get("nullable") is True:
             kinds |= {"null"}
-        return replace(shape, types=shape.types & kinds, typed=True)
+        numbers = shape.numbers
+        if "integer" in names and "number" not in names and not numbers.integer:
+            numbers = meet(numbers, _INTEGERS)
+        return shape.but(types=shape.types & kinds, typed=True, numbers=numbers)
 
     def _count(self, schema: Mapping[str, Any], keyword: str, path: str) -> int | None:
         value = schema.get(keyword)
@@ -133,7 +134,7 @@ class Narrowing:
         """The shape without a type, of which a schema leaves nothing by itself."""
         if kind in shape.types:
             self.schemas.vanish(why, path, keyword)
-        return replace(shape, types=shape.types - {kind})
+        return shape.but(types=shape.types - {kind})
 
     def _numbers(self, shape: Shape, path: str, schema: Mapping[str, Any]) -> Shape:
         own = Interval()
@@ -153,7 +154,7 @@ class Narrowing:
             return self._without(shape, "number", "the bounds exclude every number", path, "minimum")
         numbers = meet(shape.numbers, own)
         types = shape.types - {"number"} if numbers.empty else shape.types
-        return replace(shape, numbers=numbers, types=types)
+        return shape.but(numbers=numbers, types=types)
 
     def _fraction(self, value: Any, path: str, keyword: str) -> Fraction:
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
@@ -165,8 +166,7 @@ class Narrowing:
 
     def _strings(self, shape: Shape, path: str, schema: Mapping[str, Any]) -> Shape:
         shape, low, high = self._range(shape, "string", "Length", schema, path)
-        shape = replace(
-            shape,
+        shape = shape.but(
             min_length=max(shape.min_length, low),
             max_length=least(shape.max_length, high),
         )
@@ -182,7 +182,7 @@ class Narrowing:
                 low_high = NUMBER_FORMATS[text]
                 if low_high is not None:
                     bound = Interval(Fraction(low_high[0]), Fraction(low_high[1]))
-                    shape = replace(shape, numbers=meet(shape.numbers, bound))
+                    shape = shape.but(numbers=meet(shape.numbers, bound))
                 continue
             if keyword == "pattern":
                 dfa = self._pattern(text, path, keyword)
@@ -195,17 +195,17 @@ class Narrowing:
                     raise self.error(f"unknown format {text!r}; known are {known}", path, keyword)
                 dfa = compile_pattern(FORMATS[text], whole=True)
                 if text in LONGEST:
-                    shape = replace(shape, max_length=least(shape.max_length, LONGEST[text]))
+                    shape = shape.but(max_length=least(shape.max_length, LONGEST[text]))
             if shape.pattern is not None and dfa is not None:
                 try:
                     dfa = intersect(shape.pattern, dfa)
                 except TooManyStates:
                     raise self.error("together with another pattern it is too large", path, keyword) from None
             if dfa is None:
-                return replace(shape, types=shape.types - {"string"})
-            shape = replace(shape, pattern=dfa, pattern_from=f"{path}/{keyword}")
+                return shape.but(types=shape.types - {"string"})
+            shape = shape.but(pattern=dfa, pattern_from=f"{path}/{keyword}")
         if shape.max_length is not None and shape.min_length > shape.max_length:
-            return replace(shape, types=shape.types - {"string"})  # two schemas that meet leave no string
+            return shape.but(types=shape.types - {"string"})  # two schemas that meet leave no string
         return shape
 
     def _pattern(self, text: str, path: str, keyword: str) -> Dfa | None:
@@ -233,17 +233,16 @@ class Narrowing:
         rest = None if items is None else self.schemas.child(shape, f"{path}/{last}", items, spec)
         if shape.seen is not None:
             spoken = Seen(items=len(goals), rest=items is not None)
-            shape = replace(shape, seen=shape.seen.also(spoken))
+            shape = shape.but(seen=shape.seen.also(spoken))
         if schema.get("uniqueItems", False) not in (True, False):
             raise self.error("must be true or false", path, "uniqueItems")
-        joined = replace(
-            self._items(shape, goals, rest),
+        joined = self._items(shape, goals, rest).but(
             min_items=max(shape.min_items, low),
             max_items=least(shape.max_items, high),
             unique=shape.unique or schema.get("uniqueItems") is True,
         )
         if joined.max_items is not None and joined.min_items > joined.max_items:
-            return replace(joined, types=joined.types - {"array"})  # two schemas that meet leave no array
+            return joined.but(types=joined.types - {"array"})  # two schemas that meet leave no array
         return joined
 
     def _items(self, shape: Shape, goals: tuple[Goal | None, ...], rest: Goal | None) -> Shape:
@@ -251,14 +250,14 @@ class Narrowing:
         width = max(len(goals), len(shape.prefix))
         mine = (*goals, *([rest] * (width - len(goals))))
         joint = tuple(both(shape.item(i), mine[i]) or self.schemas.anything(shape) for i in range(width))
-        return replace(shape, prefix=joint, items=both(shape.items, rest))
+        return shape.but(prefix=joint, items=both(shape.items, rest))
 
     def _contains(self, shape: Shape, path: str, schema: Mapping[str, Any]) -> Shape:
         low, high = self._count(schema, "minContains", path), self._count(schema, "maxContains", path)
         part, place = schema["contains"], f"{path}/contains"
         low = 1 if low is None else low
         if shape.seen is not None:
-            shape = replace(shape, seen=shape.seen.also(Seen(contained=((place, part),))))
+            shape = shape.but(seen=shape.seen.also(Seen(contained=((place, part),))))
         if high is not None and low > high:
             why = f"minContains {low} exceeds maxContains {high}"
             return self._without(shape, "array", why, path, "minContains")
@@ -269,7 +268,7 @@ class Narrowing:
             low,
             high,
         )
-        return replace(shape, contains=(*shape.contains, want))
+        return shape.but(contains=(*shape.contains, want))
 
     def _objects(self, shape: Shape, path: str, schema: Mapping[str, Any], spec: bool) -> Shape:
         required = schema.get("required", ())
@@ -297,14 +296,13 @@ class Narrowing:
             )
         if shape.seen is not None:
             spoken = Seen(frozenset(mine), tuple(dfa for dfa, _ in patterns), extra is not None)
-            shape = replace(shape, seen=shape.seen.also(spoken))
-        shape = self._members(replace(shape, names=names), path, mine, patterns, extra)
+            shape = shape.but(seen=shape.seen.also(spoken))
+        shape = self._members(shape.but(names=names), path, mine, patterns, extra)
         needed = (*shape.required, *(n for n in dict.fromkeys(required) if n not in shape.required))
         listed = shape.listed or (
             not spec and not schema.keys().isdisjoint(("properties", "patternProperties"))
         )
-        return replace(
-            shape,
+        return shape.but(
             required=needed,
             listed=listed,
             min_properties=max(shape.min_properties, low),
@@ -330,8 +328,7 @@ class Narrowing:
                 goal = self.schemas.child(shape, f"{path}/propertyNames", False)
             assert goal is not None
             joined[name] = goal
-        return replace(
-            shape,
+        return shape.but(
             properties=joined,
             additional=shape.additional if patterns else both(shape.additional, extra),
             layers=(*shape.layers, Layer(patterns, extra)) if patterns else shape.layers,
@@ -362,7 +359,7 @@ class Narrowing:
             rest = self.schemas.child(shape, f"{path}/{word}", part, as_specified)
             shape = self._items(shape, (None,) * seen.items, rest)
             seen = seen.also(Seen(rest=True))
-        return replace(shape, seen=None if outer is None else outer.also(seen))
+        return shape.but(seen=None if outer is None else outer.also(seen))
 
     def _parts(self, schema: Mapping[str, Any], keyword: str, path: str) -> Iterable[tuple[str, Any]]:
         parts = schema.get(keyword, {})
@@ -397,6 +394,7 @@ class Narrowing:
         return intersect(known, names) or NOTHING
 
 
+_INTEGERS = Interval(integer=True)
 _NUMBER_WORDS = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"})
 _BOUND_WORDS = (
     ("minimum", True, False),

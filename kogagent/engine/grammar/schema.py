@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from kogagent.engine.grammar.fits import holds
@@ -104,14 +103,14 @@ class Schemas:
         if shape.free <= 0:
             types -= {"object", "array"}
         if shape.values is not None:
-            bare = replace(shape, values=None, types=types)
+            bare = shape.but(values=None, types=types)
             values = tuple(v for v in shape.values if holds(self.expand, bare, v))
-            return replace(shape, values=values, types=types) if values else None
+            return shape.but(values=values, types=types) if values else None
         if "object" in types and (never := self._never(shape)) is not None:
             self.missing(f"required {never!r} can have no value", shape.properties[never].path, "required")
             types -= {"object"}
         if types is not shape.types:
-            shape = replace(shape, types=types)
+            shape = shape.but(types=types)
         return shape if types else None
 
     def _never(self, shape: Shape) -> str | None:
@@ -148,7 +147,7 @@ class Schemas:
         unevaluated = not schema.keys().isdisjoint(("unevaluatedProperties", "unevaluatedItems"))
         outer = shape.seen
         if unevaluated:
-            shape = replace(shape, seen=Seen())
+            shape = shape.but(seen=Seen())
         shapes = [shape]
         for keyword in REFERENCES:
             if keyword in schema:
@@ -182,10 +181,10 @@ class Schemas:
         found: list[Shape] = []
         for i, part in enumerate(parts):
             for shape in shapes:
-                for out in self.apply(replace(shape, path=at[i]), at[i], part, spec):
+                for out in self.apply(shape.but(path=at[i]), at[i], part, spec):
                     if keyword == "oneOf":
-                        out = replace(out, choices={**out.choices, (path, id(parts)): i})
-                    found.append(replace(out, split=keyword))
+                        out = out.but(choices={**out.choices, (path, id(parts)): i})
+                    found.append(out.but(split=keyword))
         if keyword == "anyOf":
             for shape in shapes:
                 if shape.seen is not None:
@@ -212,7 +211,7 @@ class Schemas:
                         for out in self.apply(s, f"{path}/anyOf/{i}", parts[i], spec)
                         if s is shape or out.seen != s.seen
                     ]
-                found += [replace(out, split="anyOf") for out in narrowed]
+                found += [out.but(split="anyOf") for out in narrowed]
         return found
 
     def _either(
@@ -233,11 +232,11 @@ class Schemas:
                 narrowed = [out for s in narrowed for out in self.apply(s, path, part, True)]
             unmet = keyword == "not" or (keyword == "if" and i > 0)
             narrowed = [
-                replace(out, listed=shape.listed, seen=shape.seen if unmet else out.seen) for out in narrowed
+                out.but(listed=shape.listed, seen=shape.seen if unmet else out.seen) for out in narrowed
             ]
             at = f"{path}/{keyword}" if keyword != "if" else path
             found += [out for s in narrowed for out in self.apply(s, at, consequence, spec)]
-        return found if len(parts) == 1 else [replace(out, split=keyword) for out in found]
+        return found if len(parts) == 1 else [out.but(split=keyword) for out in found]
 
     # ── references ──
     def _negatable(self, target: Any, path: str) -> Any:
@@ -260,7 +259,7 @@ class Schemas:
                 self.cut = True
                 self.note(path, f"recursion is cut at {self.bounds.recursion} references")
                 return []
-        shape = replace(shape, depth=depth, shared=True)
+        shape = shape.but(depth=depth, shared=True)
         return self.apply(shape, at, schema, spec)
 
 

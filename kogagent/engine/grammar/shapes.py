@@ -176,6 +176,13 @@ class Shape:
     free: int = 0
     seen: Seen | None = field(default=None, compare=False)
 
+    def but(self, **changes: Any) -> Shape:
+        """`dataclasses.replace` in a fifth of the time: compiling does little else."""
+        made = object.__new__(Shape)
+        made.__dict__.update(self.__dict__)
+        made.__dict__.update(changes)
+        return made
+
     @property
     def likely(self) -> frozenset[str]:
         """Its types; where no schema names any, those its keywords speak of."""

@@ -48,11 +48,18 @@ class Level(IntEnum):
 class Writer:
     """Writes the states of one schema's values into a builder. `value` gives None for an impossible goal.
 
-    form: gives the styles. names: the special ids a style's texts may name.
+    form: gives the styles. names: the special ids a style's texts may name. symbols: texts spelled before
+    with them, shared by the writers of one grammar.
     """
 
     def __init__(
-        self, builder: Builder, lib: Library, schemas: Schemas, form: CallFormat, names: Mapping[str, int]
+        self,
+        builder: Builder,
+        lib: Library,
+        schemas: Schemas,
+        form: CallFormat,
+        names: Mapping[str, int],
+        symbols: dict[str, Symbols],
     ) -> None:
         self.builder = builder
         self.lib = lib
@@ -60,7 +67,7 @@ class Writer:
         self.bounds = schemas.bounds
         self.form = form
         self.names = names
-        self._symbols: dict[str, Symbols] = {}
+        self._symbols = symbols
         self.separator = self.symbols(form.values.item_separator)
         self._values: dict[tuple[Any, int, Level], int | None] = {}
         self._arrays = Arrays(self)
