@@ -26,6 +26,8 @@ BOUNDS = Bounds(string=100_000, key=100_000, properties=1000, items=1000, digits
 
 ESCAPE = re.compile(rb"\\(u[0-9a-fA-F]{0,3})?$")
 
+FRACTION = re.compile(rb"\.\d*$")
+
 EXCUSED: dict[str, tuple[str, Callable[[bytes, bytes, bool], bool]]] = {
     "delete": (
         "U+007F is legal in JSON; llguidance never writes it",
@@ -40,8 +42,12 @@ EXCUSED: dict[str, tuple[str, Callable[[bytes, bytes, bool], bool]]] = {
         lambda t, before, ours: ours and (b"\\u" in t or b"\\/" in t or bool(ESCAPE.search(before))),
     ),
     "trailing zero": (
-        "beside a bound llguidance ends no fraction in a zero",
-        lambda t, before, ours: ours and bool(re.search(rb"\.\d*0$", before)),
+        "beside a bound llguidance ends no fraction in a zero, nor goes on with one if only zeros can follow",
+        lambda t, before, ours: (
+            ours
+            and bool(FRACTION.search(before))
+            and (before[-1:] == b"0" or bool(re.match(rb"\d*0(\D|$)", t)))
+        ),
     ),
     "minus zero": (
         "llguidance starts -0 where no negative number is legal",
