@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ def test_an_answer_names_its_segment_and_place_and_leaves_a_run_to_be_read(rng: 
     vocabulary = int(rng.integers(40, 3000))
     words = -(-vocabulary // 32)
     answers = Answers(vocabulary)
-    raw = (ctypes.c_uint8 * (ANSWER.itemsize + 4 * words)).from_address(answers.address)
+    raw: Any = (ctypes.c_uint8 * (ANSWER.itemsize + 4 * words)).from_address(answers.address)
     assert ANSWER.fields is not None
     mask_at = ANSWER.fields["mask"][1]
     kept: tuple[list[int], int] = [], 0
