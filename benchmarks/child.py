@@ -7,10 +7,15 @@ The child writes "peer: ready" when it is, then answers every line on its input 
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import os
 import queue
+import signal
+import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 
 from benchmarks.common import ROOT
@@ -86,6 +91,74 @@ class Child:
             assert pipe is not None
             with contextlib.suppress(OSError):
                 pipe.close()
+
+
+def _end_with_parent() -> None:
+    """In a child: be killed when the parent is, which cannot end us then."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
+def run_bounded(
+    command: Sequence[str], seconds: float, line: Callable[[str], None], *, ranks: int = 0
+) -> str:
+    """Run a command, or `ranks` copies of it, for at most `seconds`; each line of output as it comes.
+
+    Copies get the variables by which torch.distributed finds itself. Returns "" when all ended well, else why
+    not. Never outlasts its time: every process group is killed, and output that a lost grandchild holds open
+    is not waited for.
+    """
+    reading, writing = os.pipe()
+    places: list[dict[str, str]] = [{}]
+    if ranks:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = str(free.getsockname()[1])
+        shared = {"WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        places = [shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(ranks)]
+    processes = [
+        subprocess.Popen(
+            list(command),
+            cwd=ROOT,
+            env={**os.environ, **place},
+            stdin=subprocess.DEVNULL,
+            stdout=writing,
+            stderr=writing,
+            start_new_session=True,
+            preexec_fn=_end_with_parent,
+        )
+        for place in places
+    ]
+    os.close(writing)
+    lines: queue.Queue[str | None] = queue.Queue()
+
+    def read() -> None:
+        with open(reading, encoding="utf-8", errors="replace") as output:
+            for text in output:
+                lines.put(text.rstrip())
+        lines.put(None)
+
+    threading.Thread(target=read, daemon=True).start()
+    until, last = time.monotonic() + seconds, ""
+    try:
+        while True:
+            try:
+                text = lines.get(timeout=max(until - time.monotonic(), 0))
+            except queue.Empty:
+                return f"stopped after {seconds:.0f} s; its last line: {last!r}"
+            if text is None:
+                break
+            last = text or last
+            line(text)
+        try:
+            codes = [process.wait(timeout=max(until - time.monotonic(), 1)) for process in processes]
+        except subprocess.TimeoutExpired:
+            return f"stopped after {seconds:.0f} s: it wrote all and did not end"
+        return "" if not any(codes) else f"ended with {codes}: {last!r}"
+    finally:
+        for process in processes:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
 
 def answer_lines(answer: Callable[[str], str]) -> None:

@@ -5,7 +5,8 @@
 
 One exchange: every block publishes its slice of a vector and reads the whole. A word is 8 bytes and carries
 2 FP16 values; a push is an exchange of one block on each card. Microseconds, the median of --repeats launches
-of 2,000 exchanges.
+of 2,000 exchanges. NCCL and the kernel run in processes of their own that are ended, with all they started,
+when their time is up; what is known by then has been printed and recorded.
 """
 
 from __future__ import annotations
@@ -13,16 +14,17 @@ from __future__ import annotations
 import argparse
 import ctypes
 import json
-import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.child import run_bounded
 from benchmarks.common import Figure, Record, append, make_record, show
 from kogagent.kernels.build import Build, build
 
 ROUNDS, WARM = 2000, 200
+NCCL_SECONDS, KERNEL_SECONDS = 30.0, 28.0  # two of each: within benchmarks.lanes' time for them
 STREAM_UNITS = 1 << 19  # 8 MiB a block, more than any cache
 
 
@@ -122,32 +124,24 @@ class Cards:
         return us, int(outs[0][1]) / (us * rounds * 1e-6)
 
 
-def nccl(devices: int, halves: int) -> dict[str, float]:
-    """Microseconds of NCCL's all-gather and all-reduce of FP16 values, in a stream and in a CUDA graph."""
-    command = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        "--nproc-per-node",
-        str(devices),
-    ]
-    try:
-        done = subprocess.run(
-            [*command, "-m", "benchmarks.exchange", "--nccl-worker", str(halves)],
-            capture_output=True,
-            text=True,
-            timeout=45,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        print(f"NCCL did not run: {error}", flush=True)
-        return {}
-    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
-    if done.returncode or not lines:
-        print(f"NCCL did not run: {done.stderr[-500:]}", flush=True)
-        return {}
-    return dict(json.loads(lines[-1]))
+def nccl(devices: int, halves: int, seconds: float = NCCL_SECONDS) -> dict[str, float]:
+    """Microseconds of NCCL's all-gather and all-reduce of FP16 values, in a stream and in a CUDA graph.
+
+    Empty where it did not answer in its time, with a line that says why.
+    """
+    command = [sys.executable, "-m", "benchmarks.exchange", "--nccl-worker", str(halves)]
+    found: dict[str, float] = {}
+
+    def line(text: str) -> None:
+        if text.startswith("{"):  # one operation each, as it is known
+            found.update(json.loads(text))
+        elif "rror" in text:
+            print(f"NCCL: {text}", flush=True)
+
+    why = run_bounded(command, seconds, line, ranks=devices)
+    if why:
+        print(f"NCCL over {devices} devices, {halves} halves: {why}", flush=True)
+    return found
 
 
 def _nccl_worker(halves: int) -> None:
@@ -160,12 +154,11 @@ def _nccl_worker(halves: int) -> None:
     events: Any = torch.cuda.Event
     rank = int(os.environ["LOCAL_RANK"])
     torch.cuda.set_device(rank)
-    dist.init_process_group("nccl")
+    dist.init_process_group("nccl", device_id=torch.device("cuda", rank))
     size = dist.get_world_size()
     synchronize: Any = torch.cuda.synchronize
     whole = torch.zeros(halves, dtype=torch.float16, device="cuda")
     part = torch.zeros(halves // size, dtype=torch.float16, device="cuda")
-    out = {}
     operations: dict[str, Callable[[], Any]] = {
         "nccl all-gather": lambda: dist.all_gather_into_tensor(whole, part),
         "nccl all-reduce": lambda: dist.all_reduce(whole),
@@ -190,36 +183,50 @@ def _nccl_worker(halves: int) -> None:
                 end.record()
                 synchronize()
                 times.append(begin.elapsed_time(end) * 1e3 / 200)
-            out[label] = sorted(times)[3]
-    if rank == 0:
-        print(json.dumps(out), flush=True)
+            if rank == 0:
+                print(json.dumps({label: sorted(times)[3]}), flush=True)
     dist.destroy_process_group()
 
 
-def measure(devices: int, repeats: int) -> Iterator[Record]:
-    """All cases, each as soon as it is known; those of two and more devices only for devices > 1."""
-    kinds = {1: (2, 16, 33, 66, 132)} | ({devices: (1, 16, 132)} if devices > 1 else {})
-    for n, groups in kinds.items():
-        cards = Cards(n, 6144, load=True)
-        most = min(at["blocks"] for at in cards.at)
-        for halves in (264, 3072, 6144) if n == 1 else (4, 3072, 6144):
-            peers = nccl(n, halves) if n > 1 and halves > 4 else {}
-            words = halves // 2
+def kinds(devices: int, blocks: int) -> Iterator[tuple[str, int, int]]:
+    """(name, blocks a device, words) of what is measured on cards of `blocks` multiprocessors."""
+    if devices == 1:
+        for halves in (264, 3072, 6144):
             # every block has a word to publish: one that had none could be overtaken while it reads
-            for blocks in (b for b in groups if b <= most and n * b <= words):
-                for load in (False, True):
-                    runs = [cards.run(blocks, words, load=load) for _ in range(repeats + 1)][1:]
-                    rate = sorted(run[1] for run in runs)[len(runs) // 2]
-                    yield make_record(
-                        "exchange",
-                        f"{n}x{blocks} blocks/{halves} halves/{'loaded' if load else 'idle'}",
-                        "cuda",
-                        "us",
-                        Figure(tuple(run[0] for run in runs)),
-                        peers=peers,
-                        note=f"{rate / 1e12:.2f} TB/s streamed beside it" if load else "",
-                        device="cuda",
-                    )
+            yield from (
+                (f"{halves} halves", b, halves // 2) for b in (2, 16, 33, 66, blocks) if b <= halves // 2
+            )
+        return
+    yield "push of 4 halves", 1, 2 * devices
+    for halves in (3072, 6144):
+        for b in (16, blocks):
+            if devices * b <= halves // 2:
+                yield f"all-gather of {halves} halves", b, halves // 2
+    yield "argmax", blocks, 6 * devices * blocks  # six words of each block, as the head's candidates
+
+
+def measure(devices: int, repeats: int, peers: Mapping[str, Mapping[str, float]]) -> Iterator[Record]:
+    """All cases on so many cards, each as soon as it is known. peers: by the case's name."""
+    cards = Cards(devices, 8 * 132 * 6, load=True)
+    most = min(at["blocks"] for at in cards.at)
+    for name, blocks, words in kinds(devices, most):
+        for load in (False, True):
+            runs = [cards.run(blocks, words, load=load) for _ in range(repeats + 1)][1:]
+            rate = sorted(run[1] for run in runs)[len(runs) // 2]
+            yield make_record(
+                "exchange",
+                f"{devices}x{blocks} blocks/{name}/{'loaded' if load else 'idle'}",
+                "cuda",
+                "us",
+                Figure(tuple(run[0] for run in runs)),
+                peers=peers.get(name, {}),
+                note=f"{rate / 1e12:.2f} TB/s streamed beside it" if load else "",
+                device="cuda",
+            )
+
+
+def print_now(line: str) -> None:
+    print(line, flush=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -230,17 +237,29 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--dry", action="store_true", help="print the figures without recording them")
     parser.add_argument("--nccl-worker", type=int, default=0, help=argparse.SUPPRESS)
+    parser.add_argument("--worker", default="", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.nccl_worker:
         _nccl_worker(options.nccl_worker)
         return
-    records = []
-    for record in measure(options.devices, options.repeats):
-        print(f"{record.case}: {record.value:.2f} us {record.note}", flush=True)
-        records.append(record)
-        if not options.dry:
-            append([record])
-    show(records)
+    if options.worker:
+        records = []
+        for record in measure(options.devices, options.repeats, json.loads(options.worker)):
+            print(f"{record.case}: {record.value:.2f} us {record.note}", flush=True)
+            records.append(record)
+            if not options.dry:
+                append([record])
+        show(records)
+        return
+    for devices in sorted({1, options.devices}):
+        peers = {}
+        if devices > 1:
+            peers = {f"all-gather of {n} halves": nccl(devices, n) for n in (3072, 6144)}
+        command = [sys.executable, "-m", "benchmarks.exchange", "--devices", str(devices)]
+        command += ["--repeats", str(options.repeats), "--worker", json.dumps(peers)]
+        why = run_bounded([*command, *(["--dry"] if options.dry else [])], KERNEL_SECONDS, print_now)
+        if why:
+            print(f"exchanges on {devices} devices: {why}", flush=True)
 
 
 if __name__ == "__main__":

@@ -16,8 +16,9 @@ from benchmarks import common, decode_chart, decode_cuda, phases
 from benchmarks.peer_process import PeerFailed, PeerProcess
 from kogagent.engine.backends.cpu import CpuBackend
 from kogagent.engine.weights import random_tensors
-from kogagent.kernels.monokernel import PROFILE_SLOTS, Reason, Segment, Token
+from kogagent.kernels.monokernel import Reason, Segment, Token
 from kogagent.kernels.pack import plan
+from kogagent.kernels.rank import PROFILE_SLOTS
 from kogagent.spec import ModelSpec
 from kogagent.testing.backends import TINY
 

@@ -1,13 +1,16 @@
-"""One model resident on one card: buffers, launch, token ring, stop, watchdog. Token ids only.
+"""One model resident on one card or several: launch, token ring, stop, watchdog. Token ids only.
 
-Knows CuPy and torch memory, the layout of pack.py and the words of csrc/hostlink.cuh; no sampling policy, no
-grammar, no prefill. A segment is one launch, or where several ids may share a pass, launches of two widths
-that are queued ahead and hand the segment to each other on the device (csrc/params.cuh, Relay).
+Knows the parts on the devices (rank.py) and the words of csrc/hostlink.cuh; no sampling policy, no grammar,
+no prefill. A segment is one launch a device, or where several ids may share a pass, launches of two widths
+that are queued ahead and hand the segment to each other on the device (csrc/params.cuh, Relay). All devices
+get the same launches in the same order; the first one alone writes tokens.
 """
 
 from __future__ import annotations
 
 import enum
+import os
+import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,16 +22,16 @@ import numpy.typing as npt
 
 from kogagent.errors import DeviceError, MissingExtraError
 from kogagent.kernels.answers import Answers
-from kogagent.kernels.build import build
-from kogagent.kernels.pack import PHASES, Layout, by_kv_head, half_type, kind_of, pack
-from kogagent.kernels.params import GRAMMAR, PARAMS, RELAY
-from kogagent.spec import ModelSpec
+from kogagent.kernels.pack import PHASES, Layout, half_type, kind_of
+from kogagent.kernels.params import GRAMMAR, RELAY
+from kogagent.kernels.rank import STATUS_WORDS, Program, Rank, connect, connect_to_itself, enable_peers
 
 if TYPE_CHECKING:
     import torch
 
-THREADS = 384
-PROFILE_SLOTS = 24  # of csrc/exchange.cuh
+NARROW, WIDE = 0, 1  # programs of a device
+GRACE_S = 1.0  # for all devices to give up once one has
+BEAT = 2  # what a beat says more than its progress: csrc/monokernel.cu
 AHEAD = 4  # launches queued, the one that runs included; more cost time at the end, fewer may run dry
 _INPUTS = (
     "the stream",
@@ -73,8 +76,8 @@ class Token:
 class GrammarPlace:
     """A grammar on the device and where in it a segment begins.
 
-    tables: one record of params.GRAMMAR, its addresses valid until the segment has ended. start: one of
-    params.RELAY, of which state and frames are read.
+    tables: for each device a record of params.GRAMMAR, its addresses valid until the segment has ended.
+    start: one of params.RELAY, of which state and frames are read.
     """
 
     tables: npt.NDArray[np.void]
@@ -107,74 +110,17 @@ class Segment:
     guided: bool = False
 
 
-class _Program:
-    """The kernel compiled for one width: its code, its exchange buffers, its parameters."""
-
-    def __init__(self, layout: Layout, device: torch.device, half: torch.dtype, profile: bool) -> None:
-        import cupy
-        import torch
-
-        self.layout = layout
-        spec, width, lanes, heads = layout.spec, layout.width, layout.lanes, layout.heads
-        major, minor = torch.cuda.get_device_capability(device)
-        switches = {"KOGAGENT_PROFILE": profile, "KOGAGENT_BF16": half is torch.bfloat16}
-        defines = tuple(name for name, on in switches.items() if on)
-        made = build("monokernel.cu", major * 10 + minor, defines, model=layout.model_source())
-        self._module = cupy.RawModule(path=str(made.path), enable_cooperative_groups=True)
-        self._functions = {name: self._module.get_function(name) for name in ("decode", "stream_only")}
-        for function in self._functions.values():
-            function.max_dynamic_shared_size_bytes = layout.shared_bytes
-        self._copy = cupy.cuda.runtime.memcpyAsync
-        self._symbol: int = self._module.get_global("p").ptr
-
-        def words(*shape: int) -> torch.Tensor:
-            return torch.zeros(shape, dtype=torch.int64, device=device)
-
-        self.exchange = {
-            "xbuf": words(2, lanes, width, spec.dim // 2),
-            "qbuf": words(lanes, width, layout.qkv_rows),
-            "pbuf": words(lanes, width, heads * spec.head_dim // 2, layout.splits),
-            "sbuf": words(lanes * width * heads * layout.splits + 2),
-            "abuf": words(lanes, width, heads * spec.head_dim // 2),
-            "hbuf": words(lanes, width, layout.ffn // 2),
-            "obuf": words(2, 2 * spec.n_layers, lanes, width, spec.dim),
-            "f1": words(lanes, spec.dim),
-            "f2": words(spec.dim // 2),
-            "cand": words(2, layout.blocks, 6),
-            "hist": words(2, layout.blocks, 16),
-        }
-        self.counters = words(layout.blocks, PROFILE_SLOTS)
-        self._pinned = torch.zeros(PARAMS.itemsize, dtype=torch.uint8, pin_memory=True)
-        self.params: npt.NDArray[np.void] = self._pinned.numpy().view(PARAMS)
-        self._fill(profile)
-
-    def _fill(self, profile: bool) -> None:
-        p, layout = self.params, self.layout
-        for name, tensor in self.exchange.items():
-            p[name] = tensor.data_ptr()
-        p["profile"] = self.counters.data_ptr() if profile else 0
-        p["tape_stride"], p["stages"] = layout.tape_bytes, layout.stages
-        for i, shape in enumerate(layout.shapes):
-            for field in ("tiles", "part_tiles", "parts", "per_stage", "warps"):
-                p["shape"][field][0, i] = getattr(shape, field)
-
-    def send_params(self, stream: int) -> None:
-        self._copy(self._symbol, self._pinned.data_ptr(), PARAMS.itemsize, 1, stream)
-
-    def start(self, name: str) -> None:
-        """Queue one launch on CuPy's current stream."""
-        layout = self.layout
-        self._functions[name]((layout.blocks,), (THREADS,), (), shared_mem=layout.shared_bytes)
-
-
 class Monokernel:
-    """A model packed and resident on the current CUDA device.
+    """A model packed and resident on one CUDA device or several.
 
     layout: of the program that decodes. wide: the same model's layout of a greater width, or None; its
     program feeds several ids in a pass and takes turns with the other, launch after launch, without the host.
-    tensors: canonical names, in halves, on the device. steps: STEP records of the lane table. One segment
-    at a time.
-    deadline_s: how long any wait inside the kernel may take before the segment ends with an error.
+    tensors: canonical names, in halves, on a device. steps: STEP records of the lane table. devices: as many
+    as the layout says; a card that is named more than once carries several parts side by side, and all blocks
+    of the layout must then fit on it. None: where the tensors are. One segment at a time.
+    deadline_s: how long any wait inside the kernel may take before the segment ends with an error. defines:
+    switches of csrc. alone: the first of the layout's devices runs by itself and hears itself as all of them;
+    for measuring, its ids mean nothing. Raises DeviceError where devices cannot reach each other's memory.
     """
 
     def __init__(
@@ -184,48 +130,58 @@ class Monokernel:
         steps: npt.NDArray[np.void],
         *,
         wide: Layout | None = None,
+        devices: Sequence[torch.device] | None = None,
         max_pending: int = 64,
         deadline_s: float = 4.0,
         profile: bool = False,
+        defines: Sequence[str] = (),
+        alone: bool = False,
+        link_ns: int = 0,
     ) -> None:
         import torch
 
         try:
-            import cupy
+            import cupy  # noqa: F401
         except ImportError as error:
             raise MissingExtraError("the cuda backend", "cupy", "cuda") from error
-        self.layout, self.spec = layout, layout.spec
+        self.layout, self.spec, self._torch = layout, layout.spec, torch
         spec = layout.spec
-        device = tensors["embed"].device
-        self._torch, self._cupy, self._device = torch, cupy, device
-        self._stream: Any = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-        self._cupy_stream = cupy.cuda.Stream.from_external(self._stream)
-        self._tape = pack(layout, tensors)
-        schedule = layout.schedule.astype(np.int64)
-        self._tensors: dict[str, torch.Tensor] = {
-            "tape": self._tape,
-            "schedule": torch.from_numpy(schedule).to(torch.int32).to(device).contiguous(),
-            "embed": tensors["embed"].to(half_type(tensors)).contiguous(),
-            "rope": rope_table(spec).to(device),
-            "steps": torch.from_numpy(steps.view(np.uint8).copy()).to(device),
-            "seen": torch.zeros(spec.vocab_size, dtype=torch.uint8, device=device),
-            "mask": torch.zeros(-(-spec.vocab_size // 32), dtype=torch.int32, device=device),
-            "stop_ids": torch.zeros(spec.vocab_size, dtype=torch.int32, device=device),
-            "pending": torch.zeros(max(max_pending, 1), dtype=torch.int32, device=device),
-            "dead": torch.zeros(1, dtype=torch.int32, device=device),
-            "logits_out": torch.zeros(spec.vocab_size, dtype=torch.float32, device=device),
-            "relay": torch.zeros(RELAY.itemsize, dtype=torch.uint8, device=device),
+        devices = [tensors["embed"].device] if devices is None else list(devices)
+        if len(devices) != (1 if alone else layout.devices):
+            raise DeviceError(f"{len(devices)} devices for a layout of {layout.devices}")
+        if wide is not None and (wide.shapes, wide.tape_bytes) != (layout.shapes, layout.tape_bytes):
+            raise DeviceError("the layouts of the two widths cut the model differently")
+        check_side_by_side(devices)
+        enable_peers(devices)
+        half = half_type(tensors)
+        switches = {
+            "KOGAGENT_PROFILE": profile,
+            "KOGAGENT_BF16": half is torch.bfloat16,
+            "KOGAGENT_LINK": link_ns > 0,
         }
-        if spec.qkv_bias:
-            self._tensors["bias"] = bias_rows(layout, tensors)
-        if spec.qk_norm:
-            self._tensors["qk_norm"] = qk_norm_rows(spec, tensors)
-        # Pinned memory is mapped: the same address on both sides.
+        if link_ns and layout.head_mode:
+            raise DeviceError("an emulated link needs head='vocab_parallel': a stream carries no time")
+        all_defines = [*(name for name, on in switches.items() if on), *defines]
+        layouts = [layout] if wide is None else [layout, wide]
+        self.ranks = [
+            Rank(i, device, layouts, tensors, steps, max_pending=max_pending, defines=all_defines)
+            for i, device in enumerate(devices)
+        ]
+        self._device = devices[0]
+        dead = [rank.tensors["dead"].data_ptr() for rank in self.ranks]
+        for width in range(len(layouts)):
+            programs = [rank.programs[width] for rank in self.ranks]
+            if alone:
+                connect_to_itself(programs[0], dead[0])
+            else:
+                connect(programs, dead)
+        # Pinned memory is mapped: the same address on both sides and on all devices.
         self._ring = torch.zeros((spec.context + 2, 2), dtype=torch.int64, pin_memory=True)
-        self._status = torch.zeros(16, dtype=torch.int32, pin_memory=True)
+        self._status = torch.zeros((len(devices), STATUS_WORDS), dtype=torch.int32, pin_memory=True)
         self._abort = torch.zeros(1, dtype=torch.int32, pin_memory=True)
         self._answers = Answers(spec.vocab_size)
         self._host_relay = torch.zeros(RELAY.itemsize, dtype=torch.uint8, pin_memory=True)
+        self._logits = torch.zeros(spec.vocab_size, dtype=torch.float32, device=self._device)
         self._ring_words: npt.NDArray[np.uint64] = self._ring.numpy().view(np.uint64)
         self._status_words: npt.NDArray[np.uint32] = self._status.numpy().view(np.uint32)
         self._abort_word: npt.NDArray[np.uint32] = self._abort.numpy().view(np.uint32)
@@ -233,32 +189,36 @@ class Monokernel:
         self._max_pending = max_pending
         self._epoch, self._tag, self._read = 0, 1, 0
         self._running = False
-        self._order: Iterator[_Program] = iter(())  # the launches still to be queued
+        self._order: Iterator[int] = iter(())  # the widths still to be launched
         self._flying: deque[Any] = deque()  # an event behind each launch that may not have ended
-        self._last: Any = None
         self._starved_at = -1
-        self._narrow = _Program(layout, device, half_type(tensors), profile)
-        self._wide = None if wide is None else _Program(wide, device, half_type(tensors), profile)
-        if wide is not None and (wide.shapes, wide.tape_bytes) != (layout.shapes, layout.tape_bytes):
-            raise DeviceError("the layouts of the two widths cut the model differently")
-        for program in self._programs():
-            self._share(program.params, deadline_s)
-        torch.cuda.synchronize(device)
+        self._missed_at: float | None = None
+        for i, rank in enumerate(self.ranks):
+            for program in rank.programs:
+                p = program.params
+                p["mask"] = p["logits_out"] = 0
+                p["token_ring"], p["status"] = self._ring.data_ptr(), self._status[i].data_ptr()
+                p["abort_word"], p["deadline_ns"] = self._abort.data_ptr(), int(deadline_s * 1e9)
+                p["answer"] = self._answers.address
+                p["link_ns"] = link_ns
+        for device in set(devices):
+            torch.cuda.synchronize(device)
 
-    def _programs(self) -> list[_Program]:
-        return [self._narrow] if self._wide is None else [self._narrow, self._wide]
+    # what tests and tools look at, of the first device
+    @property
+    def _tape(self) -> torch.Tensor:
+        return self.ranks[0].tape
 
-    def _share(self, p: npt.NDArray[np.void], deadline_s: float) -> None:
-        for name, tensor in self._tensors.items():
-            p[name] = tensor.data_ptr()
-        p["mask"] = p["logits_out"] = 0
-        p["token_ring"], p["status"] = self._ring.data_ptr(), self._status.data_ptr()
-        p["abort_word"], p["deadline_ns"] = self._abort.data_ptr(), int(deadline_s * 1e9)
-        p["answer"] = self._answers.address
+    @property
+    def _tensors(self) -> dict[str, torch.Tensor]:
+        return self.ranks[0].tensors
+
+    def _programs(self) -> list[Program]:
+        return [program for rank in self.ranks for program in rank.programs]
 
     @property
     def rope(self) -> torch.Tensor:
-        """`rope_table` of the model, on the device."""
+        """`rope_table` of the model, on the first device."""
         return self._tensors["rope"]
 
     @property
@@ -268,10 +228,17 @@ class Monokernel:
     @property
     def width(self) -> int:
         """Pending ids that share one pass."""
-        return (self._wide or self._narrow).layout.width
+        return self.ranks[0].programs[-1].layout.width
 
-    def launch(self, segment: Segment, kv: torch.Tensor, *, logits: bool = False) -> None:
-        """Start a segment. kv [N, 2, K, capacity, h] FP16 of the sequence. Never blocks.
+    def set_link(self, link_ns: int) -> None:
+        """Another latency of the emulated link, for a kernel that was made with one."""
+        for program in self._programs():
+            program.params["link_ns"] = link_ns
+
+    def launch(
+        self, segment: Segment, kv: torch.Tensor | Sequence[torch.Tensor], *, logits: bool = False
+    ) -> None:
+        """Start a segment. kv [N, 2, K, capacity, h] FP16 of the sequence, one a device. Never blocks.
 
         logits: also keep the logits of the last row, see `logits`.
         """
@@ -282,44 +249,62 @@ class Monokernel:
             raise DeviceError(
                 f"{len(segment.pending)} pending ids: the kernel feeds 1 .. {self._max_pending}"
             )
-        t = self._tensors
+        caches = [kv] if isinstance(kv, torch.Tensor) else list(kv)
+        if len(caches) != len(self.ranks):
+            raise DeviceError(f"{len(caches)} caches for {len(self.ranks)} devices")
         passes = len(segment.pending) + segment.max_tokens + 1
         stride = 2 * self.spec.n_layers + 64
         if self._tag + passes * stride >= 1 << 32:  # tags would repeat: forget the old ones
             for program in self._programs():
                 for words in program.exchange.values():
                     words.zero_()
+            for rank in self.ranks:
+                torch.cuda.synchronize(rank.device)
             self._tag = 1
         self._epoch = self._epoch % 0xFFFFFFFF + 1
-        with torch.cuda.stream(self._stream):
-            self._stream.wait_stream(torch.cuda.current_stream(self._device))
-            self._put("pending", segment.pending)
-            self._put("stop_ids", segment.stop_ids)
+        relay = self._relay
+        relay[:] = np.zeros(1, RELAY) if segment.grammar is None else segment.grammar.start
+        relay["position"], relay["pending"] = segment.position, len(segment.pending)
+        relay["token"], relay["run"] = -1, -1
+        self._order = self._launches(segment)
+        for i, (rank, cache) in enumerate(zip(self.ranks, caches, strict=True)):
+            with torch.cuda.device(rank.device):
+                self._prepare(rank, segment)
+                for program in rank.programs:
+                    self._describe(program.params, rank, i, segment, cache, logits)
+                    program.send_params(rank.stream.cuda_stream)
+        self._tag += passes * stride
+        self._read, self._running, self._starved_at, self._missed_at = 0, True, -1, None
+        self._top_up()
+
+    def _prepare(self, rank: Rank, segment: Segment) -> None:
+        """The segment's lists in a device's memory."""
+        torch, t = self._torch, rank.tensors
+        with torch.cuda.stream(rank.stream):
+            rank.stream.wait_stream(torch.cuda.current_stream(rank.device))
+            rank.put("pending", segment.pending)
+            rank.put("stop_ids", segment.stop_ids)
             if segment.penalty != 1.0:
                 t["seen"].zero_()
-                ids = torch.tensor([*segment.history, *segment.pending], device=self._device)
+                ids = torch.tensor([*segment.history, *segment.pending], device=rank.device)
                 t["seen"][ids] = 1
             if segment.mask is not None:
                 bits = torch.from_numpy(np.array(segment.mask, np.uint32).view(np.int32))
                 t["mask"].zero_()
                 t["mask"][: min(bits.numel(), t["mask"].numel())].copy_(bits[: t["mask"].numel()])
-            relay = self._relay
-            relay[:] = np.zeros(1, RELAY) if segment.grammar is None else segment.grammar.start
-            relay["position"], relay["pending"] = segment.position, len(segment.pending)
-            relay["token"], relay["run"] = -1, -1
             t["relay"].copy_(self._host_relay, non_blocking=True)
-            self._order = self._launches(segment)
-            for program in self._programs():
-                self._describe(program.params, segment, kv, logits)
-                program.send_params(self._stream.cuda_stream)
-            self._tag += passes * stride
-            self._read, self._running, self._starved_at = 0, True, -1
-        self._top_up()
 
-    def _describe(self, p: npt.NDArray[np.void], segment: Segment, kv: torch.Tensor, logits: bool) -> None:
-        t = self._tensors
-        p["mask"] = t["mask"].data_ptr() if segment.mask is not None else 0
-        p["logits_out"] = t["logits_out"].data_ptr() if logits else 0
+    def _describe(
+        self,
+        p: npt.NDArray[np.void],
+        rank: Rank,
+        index: int,
+        segment: Segment,
+        kv: torch.Tensor,
+        logits: bool,
+    ) -> None:
+        p["mask"] = rank.tensors["mask"].data_ptr() if segment.mask is not None else 0
+        p["logits_out"] = self._logits.data_ptr() if logits else 0  # each device writes its own rows
         p["kv"], p["capacity"] = kv.data_ptr(), kv.shape[3]
         p["n_stop"], p["max_tokens"] = len(segment.stop_ids), segment.max_tokens
         p["want_head"], p["guided"] = segment.want_head, segment.guided
@@ -327,21 +312,23 @@ class Monokernel:
         p["tag_base"], p["epoch"], p["seed"] = self._tag, self._epoch, segment.seed
         p["temperature"], p["top_k"] = segment.temperature, segment.top_k
         p["top_p"], p["min_p"], p["penalty"] = segment.top_p, segment.min_p, segment.penalty
-        p["grammar"] = np.zeros(1, GRAMMAR) if segment.grammar is None else segment.grammar.tables
+        place = segment.grammar
+        p["grammar"] = np.zeros(1, GRAMMAR) if place is None else place.tables[index : index + 1]
 
-    def _launches(self, segment: Segment) -> Iterator[_Program]:
+    def _launches(self, segment: Segment) -> Iterator[int]:
         """Which programs to queue, in order. A launch that finds nothing for its width ends at once."""
-        narrow, wide = self._narrow, self._wide
         several = len(segment.pending) > 1
         runs = segment.grammar is not None or segment.guided
-        if wide is None or not (several or runs):
-            narrow.params["hand_over"] = 0
-            return iter((narrow,))
-        narrow.params["hand_over"], wide.params["hand_over"] = 1, 2
+        both = len(self.ranks[0].programs) > 1 and (several or runs)
+        for rank in self.ranks:
+            for width, program in enumerate(rank.programs):
+                program.params["hand_over"] = 1 + width if both else 0
+        if not both:
+            return iter((NARROW,))
         if not segment.want_head:
-            return iter((wide if several else narrow,))
-        both = (wide, narrow) if several else (narrow, wide)
-        return cycle(both) if runs else iter(both)
+            return iter((WIDE if several else NARROW,))
+        order = (WIDE, NARROW) if several else (NARROW, WIDE)
+        return cycle(order) if runs else iter(order)
 
     def _top_up(self) -> None:
         """Keep launches queued behind the one that runs, so that a hand-over never waits for the host."""
@@ -349,36 +336,35 @@ class Monokernel:
         while self._flying and self._flying[0].query():
             self._flying.popleft()
         queued = False
-        with torch.cuda.stream(self._stream), self._cupy_stream:
-            while len(self._flying) < AHEAD:
-                program = next(self._order, None)
-                if program is None:
-                    break
-                program.start("decode")
-                event: Any = torch.cuda.Event(enable_timing=False)
-                event.record(self._stream)
-                self._flying.append(event)
-                self._last, queued = event, True
+        while len(self._flying) < AHEAD:
+            width = next(self._order, None)
+            if width is None:
+                break
+            events = [rank.queue(width) for rank in self.ranks]
+            self._flying.append(events[-1])  # the device that began last
+            queued = True
         if queued:
-            torch.cuda.current_stream(self._device).wait_event(self._last)
-
-    def _put(self, name: str, ids: Sequence[int]) -> None:
-        if len(ids):
-            values = self._torch.tensor(list(ids), dtype=self._torch.int32)
-            self._tensors[name][: len(ids)].copy_(values)
+            for rank in self.ranks:
+                torch.cuda.current_stream(rank.device).wait_event(rank.last)
 
     def stream_only(self, passes: int) -> float:
-        """Seconds to stream every tape once through the ring, with no product and no exchange."""
-        torch, program = self._torch, self._narrow
-        program.params["want_head"], program.params["max_tokens"] = 1, passes
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        with torch.cuda.stream(self._stream), self._cupy_stream:
-            program.send_params(self._stream.cuda_stream)
-            start.record()
-            program.start("stream_only")
-            end.record()
-        end.synchronize()
-        return float(start.elapsed_time(end)) / 1e3 / passes
+        """Seconds to stream every tape once through the ring, with no product and no exchange; the slowest
+        device's."""
+        torch = self._torch
+        events = []
+        for rank in self.ranks:
+            program = rank.programs[NARROW]
+            program.params["want_head"], program.params["max_tokens"] = 1, passes
+            with torch.cuda.device(rank.device), torch.cuda.stream(rank.stream), rank.cupy_stream:
+                start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+                program.send_params(rank.stream.cuda_stream)
+                start.record()
+                program.start("stream_only")
+                end.record()
+                events.append((start, end))
+        for _, end in events:
+            end.synchronize()
+        return max(float(start.elapsed_time(end)) for start, end in events) / 1e3 / passes
 
     def drain(self) -> list[Token]:
         """Tokens that have arrived since the last call. Never blocks. DeviceError when the kernel died."""
@@ -413,16 +399,18 @@ class Monokernel:
             raise DeviceError(f"the kernel died: {error}. Restart the process.") from error
 
     def _top_up_or_end(self) -> None:
-        ended = self._last.query()
-        if not ended:
+        if not self._ended():
+            if self._missed() and self._overdue():  # a device hangs: the others have said so and are free
+                self._running = False
+                self._fail()
             self._top_up()
             return
         if int(self._ring_words[self._read, 0]) >> 32 == self._epoch:
             return  # a token came between the two looks
-        if int(self._status_words[9]) != self._epoch and self._starved_at != self._read:
+        if not self._missed() and self._starved_at != self._read:
             self._starved_at = self._read  # every launch has ended with a hand-over: the host was late
             self._top_up()
-            if not self._last.query():
+            if not self._ended():
                 return
         if int(self._ring_words[self._read, 0]) >> 32 != self._epoch:
             self._running = False
@@ -431,21 +419,32 @@ class Monokernel:
     def _finish(self) -> None:
         self._running = False
         try:
-            self._last.synchronize()
+            for rank in self.ranks:
+                rank.last.synchronize()
         except RuntimeError as error:
             raise DeviceError(f"the kernel died: {error}. Restart the process.") from error
 
+    def _ended(self) -> bool:
+        """Whether every launch on every device has ended."""
+        return all(rank.last.query() for rank in self.ranks)
+
+    def _overdue(self) -> bool:
+        """Whether a missed deadline has been known for long enough that every device would have ended."""
+        now = time.monotonic()
+        if self._missed_at is None:
+            self._missed_at = now
+        return now - self._missed_at > GRACE_S
+
+    def _missed(self) -> list[int]:
+        """The devices that say that somebody missed a deadline in this segment."""
+        return [i for i, words in enumerate(self._status_words) if int(words[9]) == self._epoch]
+
     def _fail(self) -> None:
-        status = self._status_words
-        if int(status[9]) == self._epoch:
-            passes, phase = divmod(int(status[3]), 4 * self.spec.n_layers + 1)
-            kind = kind_of(phase, self.spec)
-            raise DeviceError(
-                f"the kernel missed its deadline: block {status[2]} stood in pass {passes}, "
-                f"layer {phase // 4}, phase {PHASES[kind]}, waiting for {_INPUTS[kind]}. "
-                "Load the engine again."
-            )
-        raise DeviceError("the kernel ended without a last token. Load the engine again.")
+        missed = self._missed()
+        if not missed:
+            raise DeviceError("the kernel ended without a last token. Load the engine again.")
+        words = [int(word) for word in self._status_words[missed[0]]]
+        raise DeviceError(what_was_missed(self.layout, words))
 
     def stop(self) -> None:
         """Ask for an end at the next token. Idempotent; from any thread."""
@@ -453,45 +452,63 @@ class Monokernel:
 
     def logits(self) -> npt.NDArray[np.float32]:
         """Logits [V] of the last segment's last row, when it was launched with logits=True."""
-        out: npt.NDArray[np.float32] = self._tensors["logits_out"].cpu().numpy()
+        out: npt.NDArray[np.float32] = self._logits.cpu().numpy()
         return out
 
     def profile(self) -> npt.NDArray[np.int64]:
         """Cycles [blocks, PROFILE_SLOTS] by phase, thread 0 of each block, of the last launch for one row."""
-        out: npt.NDArray[np.int64] = self._narrow.counters.cpu().numpy()
+        parts = [rank.programs[NARROW].counters.cpu().numpy() for rank in self.ranks]
+        out: npt.NDArray[np.int64] = np.concatenate(parts)
+        return out
+
+    def slack(self) -> npt.NDArray[np.int64]:
+        """How long other lanes' outputs had been there when they were used [blocks, SLACK_BINS], in bins of
+        2 µs, of the last launch for one row of a kernel made with KOGAGENT_SLACK."""
+        parts = [rank.programs[NARROW].slack.cpu().numpy().astype(np.int64) for rank in self.ranks]
+        out: npt.NDArray[np.int64] = np.concatenate(parts)
         return out
 
 
-def rope_table(spec: ModelSpec) -> torch.Tensor:
-    """Cosine and sine of every position and pair [context, h/2, 2], FP32."""
-    import torch
+def what_was_missed(layout: Layout, status: Sequence[int]) -> str:
+    """A missed deadline in words, from the status record of the device that noticed it first."""
+    spec = layout.spec
+    phases = 4 * spec.n_layers + 1
 
-    angles = torch.outer(
-        torch.arange(spec.context, dtype=torch.float64),
-        torch.tensor(spec.rope_frequencies(), dtype=torch.float64),
-    )
-    return torch.stack([angles.cos(), angles.sin()], -1).float().contiguous()
+    def place(progress: int) -> str:
+        passes, phase = divmod(progress, phases)
+        kind = kind_of(phase, spec)
+        return f"pass {passes}, layer {phase // 4}, phase {PHASES[kind]}, waiting for {_INPUTS[kind]}"
 
-
-def bias_rows(layout: Layout, tensors: Mapping[str, torch.Tensor]) -> torch.Tensor:
-    """Biases of q, k and v [N, lanes, R] FP32 in the kernel's order of rows."""
-    import torch
-
-    rows = []
-    for i in range(layout.spec.n_layers):
-        q, k, v = (
-            tensors[f"layers.{i}.{name}"].float().reshape(layout.lanes, -1) for name in ("bq", "bk", "bv")
+    block, seen = status[2], status[3]
+    if layout.devices == 1:
+        return f"the kernel missed its deadline: block {block} stood in {place(seen)}. Load the engine again."
+    beats = status[16 : 16 + layout.devices]
+    slowest = min(range(layout.devices), key=lambda d: beats[d])
+    waited = f"device {block // layout.device_blocks} waited for it"
+    if beats[slowest] == 0:
+        return (
+            f"device {slowest} did not come: its kernel never began this launch while {waited}. "
+            "All devices have given up; load the engine again."
         )
-        rows += [by_kv_head(layout, q[lane], k[lane], v[lane]) for lane in range(layout.lanes)]
-    return torch.stack(rows).view(layout.spec.n_layers, layout.lanes, -1)
+    if seen == 0xFFFFFFFF:  # it was there a moment later
+        return f"device {slowest} came too late: {waited} beyond the deadline. Load the engine again."
+    if len({*beats}) == 1:
+        return (
+            f"the kernel missed its deadline: block {block} of device {block // layout.device_blocks} stood "
+            f"in {place(seen)}. All devices have given up; load the engine again."
+        )
+    return (
+        f"device {slowest} did not come: it stood in {place(beats[slowest] - BEAT)} while {waited} in "
+        f"{place(seen)}. All devices have given up; load the engine again."
+    )
 
 
-def qk_norm_rows(spec: ModelSpec, tensors: Mapping[str, torch.Tensor]) -> torch.Tensor:
-    """Norm weights of q and k [N, 2, h] FP32."""
-    import torch
-
-    pairs = [
-        torch.stack([tensors[f"layers.{i}.{name}_norm"].float() for name in "qk"])
-        for i in range(spec.n_layers)
-    ]
-    return torch.stack(pairs)
+def check_side_by_side(devices: Sequence[torch.device]) -> None:
+    """DeviceError where parts of a model on one card could wait for each other in one hardware queue."""
+    most = max(devices.count(device) for device in devices)
+    queues = int(os.environ.get("CUDA_DEVICE_MAX_CONNECTIONS", "8"))
+    if most > 1 and most + 2 > queues:
+        raise DeviceError(
+            f"{most} virtual devices need {most + 2} hardware queues, this process has {queues}. "
+            "Set CUDA_DEVICE_MAX_CONNECTIONS=32 before it starts."
+        )

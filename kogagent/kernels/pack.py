@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kogagent.errors import ConfigError
+from kogagent.kernels.params import MAX_DEVICES
 from kogagent.spec import ModelSpec
 
 if TYPE_CHECKING:
@@ -38,9 +39,9 @@ KEY_BLOCK = 8  # positions that go to one split together: a chunk
 DIRECT_PIECES = 288  # SmolLM2's 8 splits: 2,733 tok/s against 2,707 with 16 merged by slices
 HALVINGS = 1  # of the number of splits, where that lets every block merge them by itself
 _CONSTANTS = (
-    *("blocks", "group", "lanes", "heads", "kv_heads", "ffn", "width", "qkv_rows", "splits"),
-    *("direct_combine", "head_mode", "head_rows", "head_grid", "x_stride", "stage_bytes"),
-    *("max_dim_rows", "max_head_rows", "stage_chunks"),
+    *("devices", "device_blocks", "blocks", "group", "lanes", "heads", "kv_heads", "ffn", "width"),
+    *("qkv_rows", "splits", "direct_combine", "head_mode", "head_rows", "head_grid", "x_stride"),
+    *("stage_bytes", "max_dim_rows", "max_head_rows", "stage_chunks"),
 )
 PHASES = ("qkv", "out", "gate_up", "down", "head")
 
@@ -60,13 +61,15 @@ class Shape:
 class Layout:
     """The arrangement of one model on one card for one width. Everything the kernel needs but the numbers.
 
-    lanes: streams kept apart, 1 where all are equal; group: blocks of one lane. schedule [blocks, 4N+1]:
-    first unit << 16 | units of each phase. heads, kv_heads, ffn are of one lane. stage_chunks: chunks of keys
-    and their values in a stage of the ring, even.
+    devices: that share the lanes, each the next lanes / devices of them; blocks count on from device to
+    device. lanes: streams kept apart, 1 where all are equal; group: blocks of one lane.
+    schedule [blocks, 4N+1]: first unit << 16 | units of each phase. heads, kv_heads, ffn are of one lane.
+    stage_chunks: chunks of keys and their values in a stage of the ring, even.
     """
 
     spec: ModelSpec
     width: int
+    devices: int
     lanes: int
     group: int
     heads: int
@@ -92,6 +95,14 @@ class Layout:
     @property
     def blocks(self) -> int:
         return self.lanes * self.group
+
+    @property
+    def device_lanes(self) -> int:
+        return self.lanes // self.devices
+
+    @property
+    def device_blocks(self) -> int:
+        return self.blocks // self.devices
 
     @property
     def qkv_rows(self) -> int:
@@ -159,14 +170,20 @@ def plan(
     width: int = 1,
     stages: int = 0,
     splits: int = 0,
+    devices: int = 1,
+    like: Layout | None = None,
 ) -> Layout:
     """Arrange a model on a card of `sms` multiprocessors with shared_limit bytes of shared memory a block.
 
     one_stream: all lanes' streams are equal, so that one is kept and all blocks are one group. stages limits
     the depth of the ring (0: all that fits). splits: of a kv head's keys, a power of two (0: as many as there
-    are blocks for). Raises ConfigError for a shape the kernel cannot run.
+    are blocks for). devices: equal cards, or parts of one with `sms` multiprocessors each, that share the
+    lanes. like: a layout of the same model whose sums are kept to the bit: its splits, its cut of stages and
+    of columns among warps. Raises ConfigError for a shape the kernel cannot run.
     """
     lanes = 1 if one_stream else spec.lanes
+    if not 1 <= devices <= MAX_DEVICES or lanes % devices:
+        raise ConfigError(f"devices={devices}: {lanes} lanes need an even share each, of 1 .. {MAX_DEVICES}")
     heads, kv_heads, ffn = spec.n_heads // lanes, spec.n_kv_heads // lanes, spec.ffn_dim // lanes
     for name, value, multiple in (
         ("dim", spec.dim, 8),
@@ -179,17 +196,19 @@ def plan(
         raise ConfigError(f"head_dim={spec.head_dim}: the cuda backend runs heads of at most 256")
     if spec.vocab_size >= 1 << 19:
         raise ConfigError(f"vocab_size={spec.vocab_size}: the cuda backend takes at most {1 << 19}")
-    if lanes > sms:
+    if lanes // devices > sms:
         raise ConfigError(f"lanes={lanes}: the cuda backend needs a multiprocessor each, this card has {sms}")
     # Every block must have hidden rows in each layer: that is what keeps a block from falling behind by more
     # than the double buffers hold.
-    group = min(sms // lanes, ffn // 4)
+    group = min(sms // (lanes // devices), ffn // 4)
     head_mode = 0 if lanes == 1 or spec.head == "vocab_parallel" else 1 if spec.head == "replicate" else 2
     head_grid = head_mode != 0 or lanes == 1
     head_rows = spec.vocab_size if head_grid else spec.vocab_size // lanes
     most = 1 << min(max(group // kv_heads, 1).bit_length() - 1, MAX_SPLITS.bit_length() - 1)
     quads = heads * spec.head_dim // 4
     fewer = (most >> halved for halved in range(HALVINGS + 1) if most >> halved)
+    if not splits and like:
+        splits = like.splits
     splits = splits or next((s for s in fewer if _pieces(quads, s) <= DIRECT_PIECES), most)
     if splits.bit_count() != 1 or splits > MAX_SPLITS:
         raise ConfigError(f"splits={splits}: must be a power of two up to {MAX_SPLITS}")
@@ -231,7 +250,7 @@ def plan(
         t * u * (spec.n_layers if i < 4 else 1) for i, (t, u) in enumerate(zip(tiles, units, strict=True))
     ]
     # Every width cuts its stages alike, so that sums are taken in the same order: widths agree to the bit.
-    stage_tiles = _stage(room(1), tiles, weights)
+    stage_tiles = like.stage_bytes // TILE_BYTES if like else _stage(room(1), tiles, weights)
     fits = min(room(width) // stage_tiles, MAX_STAGES)
     if fits < 2:
         raise ConfigError(
@@ -245,12 +264,14 @@ def plan(
         offsets[name] = at
         at += size
     each = [-(-u // (lanes * group if i == 4 and head_grid else group)) for i, u in enumerate(units)]
-    shapes = tuple(_shape(t, stage_tiles, n) for t, n in zip(tiles, each, strict=True))
+    cut = tuple(_shape(t, stage_tiles, n) for t, n in zip(tiles, each, strict=True))
+    shapes = like.shapes if like else cut
     counts = (schedule & 0xFFFF).astype(np.int64)
     per_phase = np.array([tiles[kind_of(i, spec)] for i in range(counts.shape[1])], dtype=np.int64)
     return Layout(
         spec=spec,
         width=width,
+        devices=devices,
         lanes=lanes,
         group=group,
         heads=heads,
@@ -413,8 +434,8 @@ def half_type(tensors: Mapping[str, torch.Tensor]) -> torch.dtype:
     return torch.bfloat16 if tensors["embed"].dtype is torch.bfloat16 else torch.float16
 
 
-def pack(layout: Layout, tensors: Mapping[str, torch.Tensor]) -> torch.Tensor:
-    """All tapes [blocks, tape_bytes / 2] of `half_type`, on the device the tensors are on.
+def pack(layout: Layout, tensors: Mapping[str, torch.Tensor], rank: int = 0) -> torch.Tensor:
+    """The tapes of one device's blocks [device_blocks, tape_bytes / 2] of `half_type`, where the tensors are.
 
     Bytes past a block's last phase are zero and never read. Raises ConfigError naming the phase when a folded
     weight leaves that type's range.
@@ -422,13 +443,15 @@ def pack(layout: Layout, tensors: Mapping[str, torch.Tensor]) -> torch.Tensor:
     import torch
 
     spec = layout.spec
+    mine = range(rank * layout.device_blocks, (rank + 1) * layout.device_blocks)
+    lanes = range(rank * layout.device_lanes, (rank + 1) * layout.device_lanes)
     tapes = torch.zeros(
-        (layout.blocks, layout.tape_bytes // 2), dtype=half_type(tensors), device=tensors["embed"].device
+        (len(mine), layout.tape_bytes // 2), dtype=half_type(tensors), device=tensors["embed"].device
     )
     for phase in range(4 * spec.n_layers + 1):
         starts = layout.offsets_in_tape(phase) // 2
         grid = phase == 4 * spec.n_layers and layout.head_grid
-        for lane in range(1 if grid else layout.lanes):
+        for lane in (0,) if grid else lanes:
             half = matrix(layout, tensors, phase, lane).to(tapes.dtype)
             if not bool(torch.isfinite(half).all()):
                 name = "BF16" if half.dtype is torch.bfloat16 else "FP16"
@@ -439,9 +462,10 @@ def pack(layout: Layout, tensors: Mapping[str, torch.Tensor]) -> torch.Tensor:
                 )
             tiles = to_tiles(half)
             for block, first, count in layout.ranges(phase):
-                if count and (grid or block // layout.group == lane):
+                if count and block in mine and (grid or block // layout.group == lane):
                     part = tiles[first : first + count].reshape(-1)
-                    tapes[block, int(starts[block]) : int(starts[block]) + part.numel()] = part
+                    at = int(starts[block])
+                    tapes[block - mine.start, at : at + part.numel()] = part
     return tapes
 
 

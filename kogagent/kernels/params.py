@@ -71,6 +71,9 @@ RELAY = np.dtype(
     align=True,
 )
 
+MAX_DEVICES = 8
+PEER_BUFFERS = ("obuf", "f1", "cand", "hist", "times", "started", "beats", "dead")
+"""What devices store into each other's memory, in the order of csrc/params.cuh's Peer."""
 _POINTERS = [
     "tape",
     "tape_stride",
@@ -118,6 +121,9 @@ PARAMS = np.dtype(
         ("top_k", "<i4"),
         ("shape", SHAPE, (5,)),
         ("grammar", GRAMMAR),
+        ("peers", "<u8", (len(PEER_BUFFERS), MAX_DEVICES)),
+        *[(name, "<u8") for name in ("times", "started", "beats", "slack")],
+        *[(name, "<i4") for name in ("rank", "link_ns")],
     ],
     align=True,
 )

@@ -47,11 +47,12 @@ class Engine:
     ) -> Engine:
         """Load a model: a known name, a checkpoint directory, or a .gguf file. Blocks until it is ready.
 
-        device: "auto", "cpu", or a backend by name: "cuda", "native", "torch", "reference". dtype: "auto", or
-        what that backend takes. cache_bytes: the memory that the caches of all conversations may take; those
-        that wait make room, first into host_cache_bytes of the host's memory. By default most of what is free
-        on a GPU and a quarter of this machine's, on a CPU half. Raises InputError that lists the known names,
-        ConfigError naming what is wrong with the files, MissingExtraError for a package not installed.
+        device: "auto", "cpu", or a backend by name: "cuda", "native", "torch", "reference"; "cuda:0,1" is one
+        model over those GPUs. dtype: "auto", or what that backend takes. cache_bytes: the memory that the
+        caches of all conversations may take; those that wait make room, first into host_cache_bytes of the
+        host's memory. By default most of what is free on a GPU and a quarter of this machine's, on a CPU
+        half. Raises InputError that lists the known names, ConfigError naming what is wrong with the files,
+        MissingExtraError for a package not installed.
         """
         from kogagent.engine.backends import open_backend, resolve
 

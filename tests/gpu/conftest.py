@@ -19,6 +19,8 @@ from kogagent.engine.backends import unavailable
 
 sys.path.append(str(Path(__file__).resolve().parent.parent / "grammar"))  # its made schemas
 
+# Devices side by side on one card need a hardware queue each; read when CUDA starts.
+os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
 REASON = unavailable("cuda")
 Figures: TypeAlias = Callable[[str], None]
 _FIGURES: list[str] = []

@@ -202,7 +202,7 @@ class Placed:
     def __init__(self, grammar: Grammar) -> None:
         from kogagent.engine.backends.cuda import _Grammars
 
-        memory = _Grammars(torch.device("cuda", 0)).find(grammar.start())
+        memory = _Grammars([torch.device("cuda", 0)]).find(grammar.start())
         assert memory is not None
         self.memory, self.device = memory, memory.grammar
 

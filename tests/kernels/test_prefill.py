@@ -17,10 +17,10 @@ import torch
 from kogagent.engine.backends.cuda import kernel_steps
 from kogagent.engine.backends.reference import ReferenceBackend
 from kogagent.engine.weights import random_tensors
-from kogagent.kernels.monokernel import rope_table
 from kogagent.kernels.pack import plan
 from kogagent.kernels.prefill import Prefill
 from kogagent.kernels.prefill.passes import FULL
+from kogagent.kernels.rank import rope_table
 from kogagent.spec import ModelSpec
 from kogagent.testing.backends import TINY, TINY_LANES
 

@@ -5,7 +5,8 @@
     torch      any machine torch runs on: incremental, FP16 weights
     reference  any machine: the equations in FP32, no cache; for tests and doubts
 
-"cpu" is native where it was built, else torch; "auto" is cuda where it can run, else "cpu".
+"cpu" is native where it was built, else torch; "auto" is cuda where it can run, else "cpu". "cuda:1" is
+another GPU than the first, "cuda:0,1" spreads a model over two.
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ def available() -> dict[str, str | None]:
 def resolve(device: str, dtype: str = "auto") -> str:
     """The backend that a device name stands for. Raises InputError, MissingExtraError with the reason: it
     cannot run here, or takes no weights of this type."""
+    device, _ = numbers_of(device)
     if device == "auto":
         device = "cpu" if unavailable("cuda") is not None else "cuda"
     if device == "cpu":
@@ -70,12 +72,25 @@ def resolve(device: str, dtype: str = "auto") -> str:
     return device
 
 
+def numbers_of(device: str) -> tuple[str, tuple[int, ...]]:
+    """("cuda", (0, 1)) of "cuda:0,1"; no numbers where none are given. InputError for other text there."""
+    name, colon, text = device.partition(":")
+    if not colon:
+        return device, ()
+    parts = text.split(",")
+    if name != "cuda" or not all(part.isdecimal() and part.isascii() for part in parts):
+        raise InputError(f"device={device!r}: only 'cuda' takes numbers, of GPUs: 'cuda:1', 'cuda:0,1'")
+    return name, tuple(map(int, parts))
+
+
 def open_backend(device: str, checkpoint: Checkpoint, dtype: str = "auto") -> Backend:
     """Load a checkpoint into the backend of a device. Called on the thread that will own it."""
     name = resolve(device, dtype)
     module, cls, _ = BACKENDS[name]
     make = cast(Callable[..., Backend], getattr(importlib.import_module(f"{__name__}.{module}"), cls))
-    options = {} if dtype == "auto" or name == "reference" else {"dtype": dtype}
+    options: dict[str, object] = {} if dtype == "auto" or name == "reference" else {"dtype": dtype}
+    if numbers := numbers_of(device)[1]:
+        options["devices"] = numbers
     return make(checkpoint.spec, checkpoint.weights if name == "native" else checkpoint.tensors, **options)
 
 

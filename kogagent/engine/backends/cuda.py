@@ -11,6 +11,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +19,7 @@ import numpy.typing as npt
 import torch
 
 from kogagent.engine.backend import KV, Decode, DecodePlan, DecodeStats, Emitted, TokenMatcher
+from kogagent.engine.backends.cuda_devices import SpreadKV, choose_cards, cut_tensors, spread
 from kogagent.engine.backends.device_grammar import (
     ANSWER_RUN,
     FREE,
@@ -62,63 +64,126 @@ _KEPT_GRAMMARS = 32
 _KEPT_VOCABULARIES = 4
 
 
-def kernel_steps(spec: ModelSpec) -> tuple[npt.NDArray[np.void], bool]:
-    """The lane table as the kernel reads it [2N], and whether all lanes' streams are one."""
+def kernel_steps(spec: ModelSpec, *, apart: bool = False) -> tuple[npt.NDArray[np.void], bool]:
+    """The lane table as the kernel reads it [2N], and whether all lanes' streams are one.
+
+    apart: keep a stream for each lane though they are equal, as lanes on several devices need.
+    """
     table = lane_table(spec)
+    one_stream = table.one_stream and not (apart and spec.lanes > 1)
     out = np.zeros(len(table.steps), dtype=STEP)
     for row, step in zip(out, table.steps, strict=True):
         row["late"] = -1
         for landing in step.landings:
-            others = 0.0 if table.one_stream else landing.others
+            others = 0.0 if one_stream else landing.others
             if landing.lag == 0:
                 row["own"], row["others"] = landing.own, others
             else:
                 row["late"], row["late_own"], row["late_others"] = landing.source, landing.own, others
-        row["sends"] = (step.sends and not table.one_stream) or step.last_use > step.module
+        row["sends"] = (step.sends and not one_stream) or step.last_use > step.module
         row["window"] = spec.windows[step.layer]
-    return out, table.one_stream
+    return out, one_stream
 
 
-def wide_layout(spec: ModelSpec, sms: int, shared_limit: int, *, one_stream: bool) -> Layout | None:
+def wide_layout(
+    spec: ModelSpec,
+    sms: int,
+    shared_limit: int,
+    *,
+    one_stream: bool,
+    devices: int = 1,
+    like: Layout | None = None,
+) -> Layout | None:
     """Of the widths that share a pass the widest whose inputs leave room for the ring."""
     for width in (8, 4):
         try:
-            return plan_layout(spec, sms, shared_limit, one_stream=one_stream, width=width)
+            return plan_layout(
+                spec, sms, shared_limit, one_stream=one_stream, width=width, devices=devices, like=like
+            )
         except ConfigError:
             continue
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class Arrangement:
+    """A model on cards: the lanes it decodes with, their steps, layouts of one row and of several a pass."""
+
+    spec: ModelSpec
+    steps: npt.NDArray[np.void]
+    layout: Layout
+    wide: Layout | None
+
+
+def arrange(spec: ModelSpec, cards: Sequence[torch.device], splits: int = 0) -> Arrangement:
+    """A model over cards; one that is named several times is cut into as many equal parts.
+
+    Sums are those of one kernel of the same lanes on one such card, to the bit, however many cards there are.
+    Raises ConfigError for what cannot be dealt evenly or does not fit.
+    """
+    card: Any = torch.cuda.get_device_properties(cards[0])
+    return arrange_for(
+        spec,
+        len(cards),
+        max(cards.count(each) for each in cards),
+        card.multi_processor_count,
+        card.shared_memory_per_block_optin,
+        splits,
+    )
+
+
+def arrange_for(
+    spec: ModelSpec, devices: int, parts: int, sms: int, shared: int, splits: int = 0
+) -> Arrangement:
+    """`arrange` without a card: `parts` of the devices share one of `sms` multiprocessors."""
+    lanes = spread(spec, devices)
+    steps, one_stream = kernel_steps(lanes, apart=devices > 1)
+    like = None if devices == 1 else plan_layout(lanes, sms, shared, one_stream=one_stream)
+    own = sms // parts
+    layout = plan_layout(lanes, own, shared, one_stream=one_stream, devices=devices, like=like, splits=splits)
+    wide = wide_layout(lanes, own, shared, one_stream=one_stream, devices=devices, like=like)
+    if wide is not None and (wide.splits, wide.shapes) != (layout.splits, layout.shapes):
+        wide = None  # only where splits were asked for
+    return Arrangement(lanes, steps, layout, wide)
 
 
 class _GrammarMemory:
     """A grammar's arrays on the device, brought up to date before each segment; what is learned meanwhile the
     kernel reads from the host's."""
 
-    def __init__(self, grammar: DeviceGrammar, tokens: Blob, vocabulary: torch.Tensor) -> None:
+    def __init__(self, grammar: DeviceGrammar, tokens: Blob, vocabulary: list[torch.Tensor]) -> None:
         self.grammar = grammar
         self._tokens, self._vocabulary = tokens, vocabulary
-        self._fixed = torch.from_numpy(grammar.fixed.bytes).to(vocabulary.device)
-        self._learned = torch.empty(0)
+        self._fixed = self._on_devices(grammar.fixed)
+        self._learned: list[torch.Tensor] = []
         self._runs, self._version = 0, -1
         self._in_use: Blob | None = None  # the kernel may read it, though the grammar has outgrown it
+
+    def _on_devices(self, blob: Blob) -> list[torch.Tensor]:
+        return [torch.from_numpy(blob.bytes.copy()).to(each.device) for each in self._vocabulary]
 
     def place(self, matcher: Matcher) -> GrammarPlace:
         """Where a matcher without a pending run stands."""
         grammar = self.grammar
         if grammar.version != self._version:
             self._in_use = grammar.learned
-            self._learned = torch.from_numpy(self._in_use.bytes.copy()).to(self._vocabulary.device)
+            self._learned = self._on_devices(self._in_use)
             self._runs, self._version = grammar.runs, grammar.version
-        addresses = (self._fixed.data_ptr(), self._learned.data_ptr(), self._vocabulary.data_ptr())
-        record = grammar.record(*addresses, self._tokens, runs=self._runs)
-        return GrammarPlace(record, grammar.start(matcher))
+        records = [
+            grammar.record(
+                fixed.data_ptr(), learned.data_ptr(), vocabulary.data_ptr(), self._tokens, runs=self._runs
+            )
+            for fixed, learned, vocabulary in zip(self._fixed, self._learned, self._vocabulary, strict=True)
+        ]
+        return GrammarPlace(np.concatenate(records), grammar.start(matcher))
 
 
 class _Grammars:
-    """The grammars a device holds, the most recent ones of each vocabulary."""
+    """The grammars that devices hold, the most recent ones of each vocabulary."""
 
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-        self._vocabularies: OrderedDict[str, tuple[Blob, torch.Tensor] | None] = OrderedDict()
+    def __init__(self, devices: Sequence[torch.device]) -> None:
+        self._devices = devices
+        self._vocabularies: OrderedDict[str, tuple[Blob, list[torch.Tensor]] | None] = OrderedDict()
         self._known: OrderedDict[str, _GrammarMemory | None] = OrderedDict()
 
     def find(self, matcher: TokenMatcher | None) -> _GrammarMemory | None:
@@ -137,25 +202,30 @@ class _Grammars:
         vocabulary = grammar.trie.vocabulary
         if vocabulary.digest not in self._vocabularies:
             blob = vocabulary_blob(vocabulary)
-            bytes_ = None if blob is None else torch.from_numpy(blob.bytes).to(self._device)
-            self._vocabularies[vocabulary.digest] = None if blob is None or bytes_ is None else (blob, bytes_)
+            self._vocabularies[vocabulary.digest] = None
+            if blob is not None:
+                copies = [torch.from_numpy(blob.bytes).to(device) for device in self._devices]
+                self._vocabularies[vocabulary.digest] = (blob, copies)
             while len(self._vocabularies) > _KEPT_VOCABULARIES:
                 self._vocabularies.popitem(last=False)
         found = self._vocabularies[vocabulary.digest]
         if found is None:
             return None
         try:
-            allocate = _pinned if self._device.type == "cuda" else plain
+            allocate = _pinned if self._devices[0].type == "cuda" else plain
             return _GrammarMemory(DeviceGrammar(grammar, allocate), *found)
         except SchemaError:
             return None
 
 
 class CudaBackend:
-    """A model on the current CUDA device. dtype "auto" is float16, for BF16 checkpoints too unless
-    their weights leave its range; then bfloat16 takes them.
+    """A model on the current CUDA device, or over several. dtype "auto" is float16, for BF16 checkpoints too
+    unless their weights leave its range; then bfloat16 takes them.
 
-    Raises ConfigError when tensors do not fit spec, kernel or dtype; InputError for another dtype.
+    devices: their numbers; each gets the next of the lanes, a plain transformer is cut into as many lanes. A
+    number given twice is a card with two parts side by side. Pre-fill runs on the first. Raises ConfigError
+    when tensors do not fit spec, kernel, dtype or the number of devices; InputError for another dtype,
+    missing and unequal cards; DeviceError where cards cannot reach each other's memory.
     """
 
     prefill_chunk = BUCKETS[-1]
@@ -165,27 +235,30 @@ class CudaBackend:
         spec: ModelSpec,
         tensors: Mapping[str, torch.Tensor],
         dtype: Literal["auto", "float16", "bfloat16"] = "auto",
+        devices: Sequence[int] = (),
     ) -> None:
         if dtype not in ("auto", "float16", "bfloat16"):
             raise InputError(f"dtype={dtype!r}: the cuda backend takes 'auto', 'float16' and 'bfloat16'")
         check_tensors(spec, tensors)
         self._spec = spec
-        self._device = torch.device("cuda", torch.cuda.current_device())
+        self._cards = choose_cards(devices)
+        spread(spec, len(self._cards))  # refuses before any work
+        self._device = self._cards[0]
+        torch.cuda.set_device(self._device)  # of the thread that owns the backend
         self._half = torch.bfloat16 if dtype == "bfloat16" else torch.float16
         weights = {name: _to_half(name, tensor, self._half, self._device) for name, tensor in tensors.items()}
-        steps, one_stream = kernel_steps(spec)
-        card: Any = torch.cuda.get_device_properties(self._device)
-        sms, shared = card.multi_processor_count, card.shared_memory_per_block_optin
-        layout = plan_layout(spec, sms, shared, one_stream=one_stream)
+        made = arrange(spec, self._cards)
         self._kernel: Monokernel | None = Monokernel(
-            layout,
-            weights,
-            steps,
-            wide=wide_layout(spec, sms, shared, one_stream=one_stream),
+            made.layout,
+            cut_tensors(spec, made.spec, weights),
+            made.steps,
+            wide=made.wide,
+            devices=self._cards,
             max_pending=FEED_ROWS,
         )
-        self.grammars = _Grammars(self._device)
-        self._prefill = Prefill(layout, weights, steps, self._kernel.rope, capture=True)
+        self.grammars = _Grammars(self._cards)
+        alone = made if len(self._cards) == 1 else arrange(spec, self._cards[:1])
+        self._prefill = Prefill(alone.layout, weights, alone.steps, self._kernel.rope, capture=True)
 
     @property
     def spec(self) -> ModelSpec:
@@ -198,14 +271,16 @@ class CudaBackend:
     def open_kv(self, capacity: int) -> TensorKV:
         self.kernel()
         check_capacity(self._spec, capacity)
+        if len(self._cards) > 1:
+            return SpreadKV(self._spec, capacity, self._half, self._cards)
         return TensorKV(self._spec, capacity, self._half, self._device)
 
     def kv_bytes(self, capacity: int) -> int:
         spec = self._spec
-        return 2 * 2 * spec.n_layers * spec.n_kv_heads * capacity * spec.head_dim
+        return len(self._cards) * 2 * 2 * spec.n_layers * spec.n_kv_heads * capacity * spec.head_dim
 
     def cache_room(self) -> tuple[int, int]:
-        free, _ = torch.cuda.mem_get_info(self._device)
+        free = sum(torch.cuda.mem_get_info(card)[0] for card in {*self._cards})
         return int(_CACHE_SHARE * free), host_room() // 2
 
     def prefill(self, kv: KV, ids: Sequence[int]) -> None:
@@ -236,9 +311,10 @@ class CudaBackend:
     def append(self, kv: KV, ids: Sequence[int], *, logits: Wanted = "none") -> torch.Tensor | None:
         """Prefill: append ids to the cache. logits as in `Prefill.run`."""
         own = own_kv(kv, self._device)
-        store = own.store
         check_pending(own, ids, self._spec.vocab_size)
-        out = self._prefill.run(store, own.length, ids, logits=logits)
+        own.gather()
+        out = self._prefill.run(own.store, own.length, ids, logits=logits)
+        own.scatter(len(ids))
         own.advance(len(ids))
         return out
 
@@ -247,7 +323,9 @@ class CudaBackend:
         own = own_kv(kv, self._device)
         check_pending(own, ids, self._spec.vocab_size)
         legal = min(legal_ids or self._spec.vocab_size, self._spec.vocab_size)
+        own.gather()
         found = self._prefill.greedy(own.store, own.length, ids, legal)
+        own.scatter(len(ids))
         own.advance(len(ids))
         return found
 
@@ -388,7 +466,7 @@ class CudaDecode:
                 grammar=place,
                 guided=self._guided,
             ),
-            kv.store,  # not kept: a cache that waits may have to give its memory up
+            kv.stores,  # not kept: a cache that waits may have to give its memory up
         )
         self._launched = True
         if self._guided:

@@ -68,7 +68,7 @@ class _Store:
 
     def _wait(self) -> None:
         if self.device.type == "cuda":
-            torch.cuda.current_stream().synchronize()
+            torch.cuda.current_stream(self.device).synchronize()
 
 
 class TensorKV:
@@ -131,6 +131,17 @@ class TensorKV:
             store = self._copied(store)
         assert store.tensor is not None
         return store.tensor
+
+    @property
+    def stores(self) -> list[torch.Tensor]:
+        """`store` of each device."""
+        return [self.store]
+
+    def gather(self) -> None:
+        """All rows to the first device, for what runs there alone. Here there is no other."""
+
+    def scatter(self, rows: int) -> None:
+        """The rows behind the length, which the first device has written, to the others."""
 
     def _copied(self, store: _Store) -> _Store:
         own = _Store(store.shape, store.dtype, store.device)

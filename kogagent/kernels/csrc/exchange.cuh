@@ -25,6 +25,50 @@ __shared__ long long timed[PROFILE_SLOTS];  // cycles of thread 0
 #define COUNTED(i, condition)
 #endif
 
+constexpr bool SEVERAL = Model::devices > 1;
+constexpr int DEVICE_LANES = Model::lanes / Model::devices > 0 ? Model::lanes / Model::devices : 1;
+#ifdef KOGAGENT_LINK
+constexpr bool LINK = true;  // what another device's lane has stored counts as there link_ns later
+#else
+constexpr bool LINK = false;
+#endif
+
+// This block among those of all devices, whose lanes count on from each other.
+__device__ __forceinline__ int this_block() {
+    if constexpr (SEVERAL)
+        return p.rank * p.device_blocks + (int)blockIdx.x;
+    else
+        return (int)blockIdx.x;
+}
+
+// ── words that other devices read too ──
+__device__ __forceinline__ void store_to_others(Peer buffer, size_t word, u64 v) {
+#pragma unroll 1
+    for (int d = 0; d < p.devices; d++)
+        if (d != p.rank) store_word_anywhere((u64*)p.peers[buffer][d] + word, v);
+}
+__device__ __forceinline__ void store_two_to_others(Peer buffer, size_t word, u64 a, u64 b) {
+#pragma unroll 1
+    for (int d = 0; d < p.devices; d++)
+        if (d != p.rank) store_two_words_anywhere((u64*)p.peers[buffer][d] + word, a, b);
+}
+__device__ __forceinline__ void share_word(u64* own, Peer buffer, size_t word, u64 v) {
+    store_word(own + word, v);
+    if constexpr (SEVERAL) store_to_others(buffer, word, v);
+}
+__device__ __forceinline__ u64 load_shared_word(const u64* p) {
+    if constexpr (SEVERAL)
+        return load_word_anywhere(p);
+    else
+        return load_word(p);
+}
+__device__ __forceinline__ void load_two_shared_words(const u64* p, u64& a, u64& b) {
+    if constexpr (SEVERAL)
+        load_two_words_anywhere(p, a, b);
+    else
+        load_two_words(p, a, b);
+}
+
 __shared__ int gone;  // a deadline was missed, here or in another block
 
 // A failed poll: true once the wait is hopeless. The clock is the helper warp's, so that a wait costs its loop
@@ -40,6 +84,15 @@ struct Clock {
     u32 spins;
     u64 since;
 };
+// How far each device has come goes to the host, and all devices give up.
+template <class Beat>
+__device__ __forceinline__ void tell_of_devices(Beat beat) {
+#pragma unroll 1
+    for (int d = 0; d < p.devices; d++) {
+        ((volatile u32*)p.status)[16 + d] = beat(d);
+        if (d != p.rank) *(volatile u32*)p.peers[DEAD][d] = 1;
+    }
+}
 __device__ __forceinline__ bool over(Clock& c) {
     if (*c.quit) return true;
     if ((++c.spins & 1023) != 0) return false;
@@ -51,10 +104,15 @@ __device__ __forceinline__ bool over(Clock& c) {
     }
     if (now - c.since > p.deadline_ns && atomicExch(dead, 1u) == 0) {
         volatile u32* status = (volatile u32*)p.status;
-        status[2] = blockIdx.x;
+        status[2] = this_block();
         status[3] = c.seen;
+        if constexpr (SEVERAL)
+            tell_of_devices([&](int d) {
+                const u64 beat = load_shared_word((const u64*)p.beats + d);
+                return (u32)(beat >> 32) == p.epoch ? (u32)beat : 0u;
+            });
         __threadfence_system();
-        store_word_to_host((u64*)(status + 8), tagged(1, p.epoch));
+        store_word_anywhere((u64*)(status + 8), tagged(1, p.epoch));
     }
     if (load_from_host(dead) == 0) return false;
     *(volatile int*)&gone = 1;
@@ -71,6 +129,54 @@ __device__ __forceinline__ u32 poll_word(const u64* p, u32 tag) {
         v = load_word(p);
     } while (tag_of(v) != tag && !give_up(spins));
     return (u32)v;
+}
+// The same for a word that another device may have stored.
+__device__ __forceinline__ u32 poll_shared_word(const u64* p, u32 tag) {
+    u64 v;
+    u32 spins = 0;
+    do {
+        v = load_shared_word(p);
+    } while (tag_of(v) != tag && !give_up(spins));
+    return (u32)v;
+}
+
+// ── the emulated link: what a lane stores is stamped, and whoever reads it on another device waits for its time ──
+__device__ __forceinline__ bool is_far(int lane, int other) { return other / (SEVERAL ? DEVICE_LANES : 1) != lane / (SEVERAL ? DEVICE_LANES : 1); }
+__device__ __forceinline__ size_t stamp_place(int slot, int lane, int w, int row) {
+    return (((size_t)slot * p.lanes + lane) * p.width + w) * (p.dim / 2) + row / 2;
+}
+__device__ __forceinline__ void stamp(int slot, int lane, int w, int row, u32 tag) {
+    share_word((u64*)p.times, TIMES, stamp_place(slot, lane, w, row), tagged((u32)nanoseconds(), tag));
+}
+__device__ __forceinline__ void wait_for_link(int slot, int lane, int w, int row, u32 tag) {
+    const u32 stored = poll_shared_word((const u64*)p.times + stamp_place(slot, lane, w, row), tag);
+    u32 spins = 0;
+    while ((u32)nanoseconds() - stored < (u32)p.link_ns && !give_up(spins)) {
+    }
+}
+
+// All devices have begun this launch: nobody reads words of the one before any more. One thread of every block.
+__device__ __forceinline__ void meet_devices(u32 tag) {
+    if (blockIdx.x == 0) share_word((u64*)p.started, STARTED, p.rank, tagged(0, tag));
+    const u64 since = nanoseconds();
+    const auto begun = [&](int d) { return tag_of(load_shared_word((const u64*)p.started + d)) == tag; };
+#pragma unroll 1
+    for (int d = 0; d < p.devices; d++)
+#pragma unroll 1
+        while (!begun(d)) {
+            u32* dead = (u32*)p.dead;
+            if (nanoseconds() - since > p.deadline_ns && atomicExch(dead, 1u) == 0) {
+                tell_of_devices([&](int other) { return (u32)begun(other); });
+                ((volatile u32*)p.status)[2] = this_block();
+                ((volatile u32*)p.status)[3] = ~0u;
+                __threadfence_system();
+                store_word_anywhere((u64*)((u32*)p.status + 8), tagged(1, p.epoch));
+            }
+            if (load_from_host(dead)) {
+                gone = 1;
+                return;
+            }
+        }
 }
 // Fills v by load(v), which asks for words not wanted as if they had come, until all carry the tag.
 template <int N, class Load>

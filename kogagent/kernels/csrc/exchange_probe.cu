@@ -23,9 +23,6 @@ extern "C" {
 __constant__ Probe a;  // of this launch
 }
 
-__device__ __forceinline__ void load_two_words_anywhere(const u64* p, u64& a, u64& b) {
-    asm volatile("ld.relaxed.sys.global.v2.u64 {%0, %1}, [%2];" : "=l"(a), "=l"(b) : "l"(p) : "memory");
-}
 __device__ __forceinline__ uint4 stream_16(const uint4* p) {
     uint4 v;
     asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"
@@ -57,7 +54,7 @@ __device__ void rounds() {
             for (int d = 0; d < a.devices; d++) {
                 u64* to = (u64*)a.copies[d] + at + i;
                 if (a.devices > 1)
-                    store_word_to_host(to, tagged(value_of(i, tag), tag));  // system scope: another device reads it
+                    store_word_anywhere(to, tagged(value_of(i, tag), tag));  // system scope: another device reads it
                 else
                     store_word(to, tagged(value_of(i, tag), tag));
             }

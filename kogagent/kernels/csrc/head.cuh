@@ -46,7 +46,8 @@ __device__ __forceinline__ void add_mass(Mass& a, float top, float sum) {
     a.top = m;
 }
 
-enum Flags { NOT_A_NUMBER = 1, ABORTED = 2 };
+enum Flags { NOT_A_NUMBER = 1, ABORTED = 2, LOST = 4 };  // LOST: the sender had given up waiting
+constexpr int STAMP_SHIFT = 8;  // of a candidate's time, with an emulated link: 24 bits of nanoseconds
 
 struct Choice {
     int id;  // -1: no id is legal
@@ -76,12 +77,15 @@ template <int KIND>
 __device__ void reduce_over_blocks(HeadScratch& s, u32 mine, int parity, u32 tag) {
     const int tid = threadIdx.x, b = tid & 15;
     u64* words = (u64*)p.hist + (size_t)parity * p.blocks * 16;
-    if (tid < 16) store_word(words + blockIdx.x * 16 + tid, tagged(mine, tag));
+    if (tid < 16) {
+        store_word(words + (u32)this_block() * 16 + tid, tagged(mine, tag));
+        if constexpr (SEVERAL) store_to_others(HIST, ((size_t)parity * p.blocks + this_block()) * 16 + tid, tagged(mine, tag));
+    }
     u32 count = 0;
     float mass = 0;
 #pragma unroll 1
     for (int block = tid >> 4; block < p.blocks; block += 16) {
-        const u32 v = poll_word(words + block * 16 + b, tag);
+        const u32 v = poll_shared_word(words + block * 16 + b, tag);
         if (KIND == ADD_COUNTS) count += v;
         if (KIND == MAXIMUM) count = max(count, v);
         if (KIND == ADD_MASSES) mass += __uint_as_float(v);
@@ -236,6 +240,36 @@ __device__ __forceinline__ float threshold(HeadScratch& s, const float* z, int r
     return limit;
 }
 
+// What all devices' blocks have found, into the scratch's first THREADS places: a thread takes each THREADS-th.
+__device__ __forceinline__ void read_candidates(HeadScratch& s, int parity, u32 tag) {
+    Best best = {-INFINITY, NOBODY, 0};
+    Mass mass = {-INFINITY, 0};
+    u32 flags = 0;
+#pragma unroll 1
+    for (int block = threadIdx.x; block < p.blocks; block += THREADS) {
+        const u64* from = (const u64*)p.cand + ((size_t)parity * p.blocks + block) * 6;
+        u64 x[6];
+        poll(x, tag, [&](u64 (&to)[6]) {
+#pragma unroll
+            for (int i = 0; i < 6; i += 2) load_two_shared_words(from + i, to[i], to[i + 1]);
+        });
+        if (LINK && is_far(this_block() / p.group, block / p.group)) {
+            u32 spins = 0;
+            while ((((u32)nanoseconds() << STAMP_SHIFT) - ((u32)x[5] & ~0u << STAMP_SHIFT)) >> STAMP_SHIFT < (u32)p.link_ns && !give_up(spins)) {
+            }
+        }
+        take_better(best, __uint_as_float((u32)x[0]), (u32)x[1], __uint_as_float((u32)x[2]));
+        add_mass(mass, __uint_as_float((u32)x[3]), __uint_as_float((u32)x[4]));
+        flags |= (u32)x[5];
+    }
+    s.z[threadIdx.x] = best.z;
+    s.who[threadIdx.x] = best.who;
+    s.logit[threadIdx.x] = best.logit;
+    s.top[threadIdx.x] = mass.top;
+    s.sum[threadIdx.x] = mass.sum;
+    s.flags[threadIdx.x] = flags & ((1u << STAMP_SHIFT) - 1);
+}
+
 // The id of `position` from this block's logits [rows]: rows stand for ids first_id.. . All consumer threads.
 // z: under a grammar it holds the verdicts first; they are kept in `verdicts` while z is written.
 __device__ __forceinline__ Choice choose(HeadScratch& s, float* logits, float* z, u16* verdicts, int first_id, int rows, int position,
@@ -302,16 +336,25 @@ __device__ __forceinline__ Choice choose(HeadScratch& s, float* logits, float* z
             add_mass(mass, s.top[i], s.sum[i]);
             flags |= s.flags[i];
         }
-        u64* to = (u64*)p.cand + ((size_t)parity * p.blocks + blockIdx.x) * 6;
+        if constexpr (LINK) flags |= (u32)nanoseconds() << STAMP_SHIFT;
+        const size_t at = ((size_t)parity * p.blocks + (u32)this_block()) * 6;
+        u64* to = (u64*)p.cand + at;
         store_word(to, tagged(__float_as_uint(best.z), tag));
         store_word(to + 1, tagged(best.who, tag));
         store_word(to + 2, tagged(__float_as_uint(best.logit), tag));
         store_word(to + 3, tagged(__float_as_uint(mass.top), tag));
         store_word(to + 4, tagged(__float_as_uint(mass.sum), tag));
         store_word(to + 5, tagged(flags | aborted, tag));
+        if constexpr (SEVERAL) {
+            store_two_to_others(CAND, at, tagged(__float_as_uint(best.z), tag), tagged(best.who, tag));
+            store_two_to_others(CAND, at + 2, tagged(__float_as_uint(best.logit), tag), tagged(__float_as_uint(mass.top), tag));
+            store_two_to_others(CAND, at + 4, tagged(__float_as_uint(mass.sum), tag), tagged(flags | aborted, tag));
+        }
     }
     sync_consumers();
-    if (tid < p.blocks) {
+    if constexpr (SEVERAL || LINK) {
+        read_candidates(s, parity, tag);
+    } else if (tid < p.blocks) {
         const u64* from = (const u64*)p.cand + ((size_t)parity * p.blocks + tid) * 6;
         u64 x[6];
         u32 spins = 0, wrong;
@@ -335,7 +378,7 @@ __device__ __forceinline__ Choice choose(HeadScratch& s, float* logits, float* z
     mass = {-INFINITY, 0};
     flags = 0;
 #pragma unroll 1
-    for (int i = lane; i < p.blocks; i += 32) {
+    for (int i = lane; i < (p.blocks < THREADS ? p.blocks : THREADS); i += 32) {
         take_better(best, s.z[i], s.who[i], s.logit[i]);
         add_mass(mass, s.top[i], s.sum[i]);
         flags |= s.flags[i];

@@ -19,8 +19,8 @@ constexpr u32 FORCED = 1u << 23;
 
 __device__ __forceinline__ void emit_token(int index, u32 id, float logprob, u32 reason) {
     u64* to = (u64*)p.token_ring + 2 * (size_t)index;
-    store_word_to_host(to + 1, tagged(__float_as_uint(logprob), p.epoch));
-    store_word_to_host(to, tagged((id & 0xffffffu) | reason << 24, p.epoch));
+    store_word_anywhere(to + 1, tagged(__float_as_uint(logprob), p.epoch));
+    store_word_anywhere(to, tagged((id & 0xffffffu) | reason << 24, p.epoch));
 }
 
 __device__ __forceinline__ bool is_stop(int id) {
@@ -93,7 +93,7 @@ __device__ __forceinline__ Outcome outcome_of(const Choice& c, int* cut, int emi
     } else {
         u32 verdict = c.verdict;
         if (verdict == ASK) {
-            if (blockIdx.x == 0 && threadIdx.x == 0) emit_token(emitted, (u32)c.id, c.logprob, ASKED);
+            if (this_block() == 0 && threadIdx.x == 0) emit_token(emitted, (u32)c.id, c.logprob, ASKED);
             verdict = ask_host(cut, emitted + 1);
             o.asked = true;
         }
@@ -123,7 +123,7 @@ __device__ __forceinline__ Outcome outcome_of(const Choice& c, int* cut, int emi
 // Hands the choice and its run to the host at once: the first of these ids, which it reads first, is written last. Where
 // the host was asked, the choice itself is there already. rows: the ids this block's rows stand for. All consumer threads of every block.
 __device__ __forceinline__ void emit_choice(const Choice& c, const Outcome& o, int emitted, int first_id, int rows) {
-    const bool host = blockIdx.x == 0;
+    const bool host = this_block() == 0;
     if (c.id >= first_id && c.id < first_id + rows && threadIdx.x == 0) ((u8*)p.seen)[c.id] = 1;
     const Ids ids = pending_ids(o.run);
     const auto emit = [&](int i) { emit_token(emitted + 1 + i, (u32)ids[i] | FORCED, 0.0f, i == o.count - 1 ? o.reason : RUNNING); };

@@ -101,6 +101,85 @@ __device__ __forceinline__ float mean_square(const Misc& misc, int w) {
     return sum / p.dim;
 }
 
+// Sum of what the other lanes put out of one module, two rows, all of them waited for at once.
+template <int W>
+__device__ __forceinline__ void sum_others(float& y0, float& y1, int slot, int lane, int w, int row, u32 tag) {
+    constexpr int TOGETHER = Model::lanes < 8 ? Model::lanes : 8;
+    const u64* from = (const u64*)p.obuf + ((size_t)slot * p.lanes * W + w) * p.dim + row;
+#pragma unroll 1
+    for (int j0 = 0; j0 < p.lanes; j0 += TOGETHER) {
+        u64 v[2 * TOGETHER];
+        poll(v, tag, [&](u64 (&to)[2 * TOGETHER]) {
+#pragma unroll
+            for (int j = 0; j < TOGETHER; j++) {
+                to[2 * j] = to[2 * j + 1] = (u64)tag << 32;
+                if (j0 + j < p.lanes && j0 + j != lane) load_two_shared_words(from + (size_t)(j0 + j) * W * p.dim, to[2 * j], to[2 * j + 1]);
+            }
+        });
+#pragma unroll
+        for (int j = 0; j < TOGETHER; j++) {
+            if (j0 + j >= p.lanes || j0 + j == lane) continue;
+            if (LINK && is_far(lane, j0 + j)) wait_for_link(slot, j0 + j, w, row, tag);
+            y0 += __uint_as_float((u32)v[2 * j]);
+            y1 += __uint_as_float((u32)v[2 * j + 1]);
+        }
+    }
+}
+
+// How long other lanes' outputs have been there when they are used. An idle warp notes when they come, by this device's
+// clock; thread 0 counts.
+constexpr int SLACK_BINS = 32, SLACK_NS = 2000;  // bin 0: not there yet, or just so; the last: anything longer
+#ifdef KOGAGENT_SLACK
+constexpr bool SLACK = true;
+constexpr int WATCHED = 64;  // more than lie between arrival and use
+__shared__ u64 arrived[WATCHED];  // landing << 32 | time
+__shared__ u32 slack[SLACK_BINS];
+__device__ __forceinline__ void start_slack() {
+    for (int i = 0; i < WATCHED; i++) arrived[i] = ~0ull;
+    for (int i = 0; i < SLACK_BINS; i++) slack[i] = 0;
+}
+__device__ __forceinline__ void note_slack(int landing) {
+    if (threadIdx.x) return;
+    const u64 seen = *(volatile u64*)&arrived[landing % WATCHED];
+    const u32 ns = (u32)nanoseconds() - (u32)seen;
+    slack[(u32)(seen >> 32) == (u32)landing ? min(ns / SLACK_NS, (u32)SLACK_BINS - 1) : 0u]++;
+}
+__device__ __forceinline__ void tell_slack() {
+    if (threadIdx.x == 0 && p.slack)
+        for (int i = 0; i < SLACK_BINS; i++) ((u32*)p.slack)[blockIdx.x * SLACK_BINS + i] = slack[i];
+}
+// One warp, one row a pass: this block's rows of every landing from other lanes, in order, as they come.
+__device__ void watch(Misc& misc, const u32* schedule) {
+    const int lane = threadIdx.x & 31, modules = 2 * p.layers, mine = this_block() / p.group;
+    const int first = (int)(schedule[1] >> 16) * 8, rows = (int)(schedule[1] & 0xffff) * 8;
+    volatile int* quit = &misc.quit;
+    int landing = 0;
+    for (u32 pass = 0; !*quit; pass++)
+        for (int module = 0; module < modules; module++) {
+            const Step step = ((const Step*)p.steps)[module];
+            if (step.late < 0 || !rows) continue;
+            const u32 tag = p.tag_base + (misc.passes + pass) * (modules + 64) + step.late;
+            const u64* slot = (const u64*)p.obuf + ((size_t)(pass & 1) * modules + step.late) * p.lanes * p.dim + first;
+            for (int i = lane; i < rows * p.lanes; i += 32) {
+                const int from = i / rows, row = i - from * rows;
+                if (from == mine || step.late_others == 0.0f) continue;
+                while (tag_of(load_shared_word(slot + (size_t)from * p.dim + row)) != tag)
+                    if (*quit) return;
+                if (LINK && is_far(mine, from)) wait_for_link((int)(pass & 1) * modules + step.late, from, 0, first + row, tag);
+            }
+            __syncwarp();
+            if (lane == 0) *(volatile u64*)&arrived[landing % WATCHED] = (u64)landing << 32 | (u32)nanoseconds();
+            landing++;
+        }
+}
+#else
+constexpr bool SLACK = false;
+__device__ __forceinline__ void start_slack() {}
+__device__ __forceinline__ void note_slack(int) {}
+__device__ __forceinline__ void tell_slack() {}
+__device__ __forceinline__ void watch(Misc&, const u32*) {}
+#endif
+
 // v[i] of an array that must stay in registers.
 template <int W>
 __device__ __forceinline__ float pick(const float (&v)[W], int i) {
@@ -116,7 +195,7 @@ __device__ __forceinline__ float pick(const float (&v)[W], int i) {
 template <int W>
 __device__ void help(Misc& misc, float* late, const u32* schedule) {
     const int lane = threadIdx.x & 31, modules = 2 * p.layers;
-    const Place me = {(int)blockIdx.x / p.group, (int)blockIdx.x % p.group};
+    const Place me = {this_block() / p.group, this_block() % p.group};
     const int dim_first = (int)(schedule[1] >> 16) * 8, dim_rows = (int)(schedule[1] & 0xffff) * 8;
     Clock clock = {&misc.quit, &misc.progress, -1, 0, 0};
     int fed = 0, used = 0;
@@ -125,12 +204,14 @@ __device__ void help(Misc& misc, float* late, const u32* schedule) {
         const int rows = W == 1 ? 1 : fed < misc.pending ? min(W, misc.pending - fed) : 1;
         if (fed < misc.pending) fed += rows;
         const u32 tag0 = p.tag_base + (misc.passes + pass) * (modules + 64);
-        if (blockIdx.x == 0 && lane == 0 && load_from_host((const u32*)p.abort_word) == p.epoch) *(volatile u32*)&misc.aborted = ABORTED;
+        if (this_block() == 0 && lane == 0 && load_from_host((const u32*)p.abort_word) == p.epoch) *(volatile u32*)&misc.aborted = ABORTED;
 #pragma unroll 1
         for (int module = 0; module <= modules; module++) {
             const int start = (int)pass * (2 * modules + 1) + 2 * max(module - 1, 0);
             while (*clock.progress < start)
                 if (over(clock)) return;
+            if (SEVERAL && blockIdx.x == 0 && lane == 0)
+                share_word((u64*)p.beats, BEATS, p.rank, tagged((misc.passes + pass) * (2 * modules + 1) + 2 * module + 2, p.epoch));
             if (module == modules) break;
             const Step step = ((const Step*)p.steps)[module];
             if (step.late < 0 || !dim_rows) continue;
@@ -156,11 +237,14 @@ __device__ void help(Misc& misc, float* late, const u32* schedule) {
                         for (int j = 0; j < TOGETHER; j++) {
                             v[2 * j] = v[2 * j + 1] = (u64)tag << 32;
                             const bool wanted = j0 + j < p.lanes && (j0 + j == me.lane ? step.late_own : step.late_others) != 0.0f;
-                            if (wanted) load_two_words(from + (size_t)(j0 + j) * W * p.dim, v[2 * j], v[2 * j + 1]);
+                            if (wanted) load_two_shared_words(from + (size_t)(j0 + j) * W * p.dim, v[2 * j], v[2 * j + 1]);
                         }
 #pragma unroll
                         for (int j = 0; j < 2 * TOGETHER; j++) wrong |= tag_of(v[j]) ^ tag;
                     } while (wrong && !over(clock));
+                    if constexpr (LINK)
+                        for (int j = j0; j < min(j0 + TOGETHER, (int)p.lanes); j++)
+                            if (is_far(me.lane, j) && step.late_others != 0.0f) wait_for_link((int)(pass & 1) * modules + step.late, j, w, dim_first + row, tag);
 #pragma unroll
                     for (int j = 0; j < TOGETHER; j++) {
                         const float k = j0 + j == me.lane ? step.late_own : step.late_others;
@@ -195,16 +279,17 @@ __device__ __forceinline__ float head_input(const Place& me, char* x, const floa
     }
 #pragma unroll 1
     for (int i = threadIdx.x; i < dim_rows; i += THREADS)
-        store_word((u64*)p.f1 + (size_t)me.lane * p.dim + dim_first + i, tagged(__float_as_uint(rows[i] * factor), tag));
-    const int low = (int)((long long)blockIdx.x * (p.dim / 2) / p.blocks), high = (int)((long long)(blockIdx.x + 1) * (p.dim / 2) / p.blocks);
+        share_word((u64*)p.f1, F1, (size_t)me.lane * p.dim + dim_first + i, tagged(__float_as_uint(rows[i] * factor), tag));
+    // Each device joins all lanes for itself: one exchange between devices, not two.
+    const int low = (int)((long long)blockIdx.x * (p.dim / 2) / p.device_blocks), high = (int)((long long)(blockIdx.x + 1) * (p.dim / 2) / p.device_blocks);
 #pragma unroll 1
     for (int i = low + threadIdx.x; i < high; i += THREADS) {
         float a = 0, b = 0;
 #pragma unroll 1
         for (int j = 0; j < p.lanes; j++) {
             const u64* from = (const u64*)p.f1 + (size_t)j * p.dim + 2 * i;
-            a += __uint_as_float(poll_word(from, tag));
-            b += __uint_as_float(poll_word(from + 1, tag));
+            a += __uint_as_float(poll_shared_word(from, tag));
+            b += __uint_as_float(poll_shared_word(from + 1, tag));
         }
         store_word((u64*)p.f2 + i, tagged(pack_halves(a, b), tag));
     }
@@ -248,10 +333,25 @@ __device__ __forceinline__ void cache_rows(Misc& misc, u32 pass) {
     if (threadIdx.x == 0) publish_in_block(&misc.cached, (int)pass + 1);
 }
 
+// Lanes of one card that start a token apart wait for their exchanges apart, while the others stream.
+#ifndef LANE_STAGGER
+#define LANE_STAGGER 0  // cycles between lanes
+#endif
+#ifndef LANE_PHASES
+#define LANE_PHASES 4  // lanes that start apart; the next ones start with the first
+#endif
+__device__ __forceinline__ void stagger(int lane) {
+    if constexpr (LANE_STAGGER > 0 && DEVICE_LANES > 1) {
+        const long long since = clock64();
+        while (clock64() - since < lane % LANE_PHASES * (long long)LANE_STAGGER) {
+        }
+    }
+}
+
 template <int W>
 __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
     const int tid = threadIdx.x;
-    const int lane0 = (int)blockIdx.x / p.group;
+    const int lane0 = this_block() / p.group;
     const u32* schedule = (const u32*)(sm + p.off_schedule);
     const int modules = 2 * p.layers;
     const int dim_first = (int)(schedule[1] >> 16) * 8, dim_rows = (int)(schedule[1] & 0xffff) * 8;
@@ -269,6 +369,7 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
         const int rows = W == 1 || choices ? 1 : min(W, pending - fed);
         const bool heads = choices || (fed + rows == pending && p.want_head);
         const u32 tag0 = p.tag_base + (misc.passes + pass) * (modules + 64);
+        stagger(lane0);
         float first_inverse = 1.0f, head_inverse = 1.0f;
         int* const ids = (int*)(sm + as_new(p.off_red));
         if (tid < rows) {
@@ -286,7 +387,7 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
         Step step;
 #pragma unroll 1
         for (int phase = 0; phase < 4 * p.layers + (heads ? 1 : 0); phase++) {
-            const Place me = {as_new(lane0), as_new((int)blockIdx.x - lane0 * p.group)};
+            const Place me = {as_new(lane0), as_new(this_block() - lane0 * p.group)};
             char* const base = sm + as_new(0);
             char* const x = base + p.off_x;
             float* const red = (float*)(base + p.off_red);
@@ -344,6 +445,7 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
             const bool lands = (kind & 1) && units && step.late >= 0;
             const float* landing = late + (landed & 1) * W * p.max_dim_rows;
             if (lands) {
+                if constexpr (SLACK) note_slack(landed);
                 u32 spins = 0;
                 bool there = barrier_try(misc.late_full + (landed & 1), (landed >> 1) & 1);
                 COUNTED(21, !there);
@@ -385,6 +487,13 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
                         const int local = u0 * 8 + 2 * pair, row = dim_first + local;
                         float* s = stream + w * p.max_dim_rows + local;
                         const float o0 = row_sum<W>(partial, 2 * pair, w, warps), o1 = row_sum<W>(partial, 2 * pair + 1, w, warps);
+                        const bool waited_for = SEVERAL && step.sends && step.others != 0.0f;
+                        const auto send = [&] {  // to the other devices: before anything else where they wait for it, else last
+                            const size_t at = (size_t)((pass & 1) * modules + module) * p.lanes * W * p.dim + ((size_t)me.lane * W + w) * p.dim + row;
+                            store_two_to_others(OBUF, at, tagged(__float_as_uint(o0), tag), tagged(__float_as_uint(o1), tag));
+                        };
+                        if (LINK && step.sends) stamp((int)(pass & 1) * modules + module, me.lane, w, row, tag);
+                        if (waited_for) send();
                         if (step.sends) {
                             u64* to = slot + ((size_t)me.lane * W + w) * p.dim + row;
                             store_word(to, tagged(__float_as_uint(o0), tag));
@@ -397,12 +506,16 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
                         }
                         if (step.others != 0.0f) {
                             float y0 = 0, y1 = 0;
+                            if constexpr (SEVERAL || LINK) {
+                                sum_others<W>(y0, y1, (int)(pass & 1) * modules + module, me.lane, w, row, tag);
+                            } else {
 #pragma unroll 1
-                            for (int j = 0; j < p.lanes; j++) {
-                                if (j == me.lane) continue;
-                                const u64* from = slot + ((size_t)j * W + w) * p.dim + row;
-                                y0 += __uint_as_float(poll_word(from, tag));
-                                y1 += __uint_as_float(poll_word(from + 1, tag));
+                                for (int j = 0; j < p.lanes; j++) {
+                                    if (j == me.lane) continue;
+                                    const u64* from = slot + ((size_t)j * W + w) * p.dim + row;
+                                    y0 += __uint_as_float(poll_word(from, tag));
+                                    y1 += __uint_as_float(poll_word(from + 1, tag));
+                                }
                             }
                             x0 += step.others * y0;
                             x1 += step.others * y1;
@@ -412,6 +525,7 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
                         const float k = pick<W>(scale, w);
                         u64* to = (u64*)p.xbuf + ((size_t)((module & 1) * p.lanes + me.lane) * W + w) * (p.dim / 2) + row / 2;
                         store_word(to, tagged(pack_halves(x0 * k, x1 * k), tag));
+                        if (SEVERAL && step.sends && !waited_for) send();
                     }
                 }
             });
@@ -430,6 +544,8 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
             if (fed < pending) continue;
             if (blockIdx.x == 0 && tid == 0) {
                 ((Relay*)p.relay)->ended = 1;
+                if constexpr (SEVERAL)
+                    if (this_block() != 0) break;
                 emit_token(emitted, 0, 0.0f, FED);
             }
             break;
@@ -445,10 +561,12 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
                 if (give_up(spins)) break;
         }
         const Choice c = choose(*(HeadScratch*)(sm + p.off_attn), (float*)(sm + p.off_logits), (float*)(sm + p.off_z), (u16*)(sm + p.off_red), first_id, head_rows, at0,
-                                choices & 1, blockIdx.x == 0 ? *(volatile u32*)&misc.aborted : 0u, tag0 + modules);
+                                choices & 1, (this_block() == 0 ? *(volatile u32*)&misc.aborted : 0u) | (SEVERAL && *(volatile int*)&gone ? LOST : 0u), tag0 + modules);
         MARK(10);
         const Outcome next = outcome_of(c, &misc.cut, emitted, at0);
         if (any_consumer(*(volatile int*)&gone)) break;
+        if constexpr (SEVERAL)
+            if (c.flags & LOST) break;  // alike in all threads, from the same candidates
         emit_choice(c, next, emitted, first_id, head_rows);
         token = c.id;
         pending = 1 + next.count;
@@ -475,6 +593,7 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
     if (tid == 0 && p.profile)
         for (int i = 0; i < PROFILE_SLOTS; i++) ((u64*)p.profile)[blockIdx.x * PROFILE_SLOTS + i] = timed[i];
 #endif
+    if constexpr (SLACK) tell_slack();
 }
 
 // Streams tape and cached keys in the order of use until told to stop, then waits for the copies under way. W 0: the
@@ -482,7 +601,7 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
 template <int W>
 __device__ void produce(Ring ring, const u32* schedule, Misc& misc) {
     const int lane = threadIdx.x & 31;
-    const Place me = {(int)blockIdx.x / p.group, (int)blockIdx.x % p.group};
+    const Place me = {this_block() / p.group, this_block() % p.group};
     const int* windows = (const int*)(schedule + 4 * p.layers + 1);
     volatile int* quit = &misc.quit;
     u64 once = 0, again = 0;  // how level 2 keeps weights and keys
@@ -599,6 +718,8 @@ __device__ void run_block(char* sm) {
             misc.grammar.count[i] = relay.count[i];
         }
         ring_init(ring);
+        if constexpr (SLACK) start_slack();
+        if constexpr (SEVERAL && W > 0) meet_devices(p.tag_base + misc.passes * (2 * p.layers + 64) + 2 * p.layers + 63);
     }
 #pragma unroll 1
     for (int i = threadIdx.x; i < phases; i += blockDim.x) schedule[i] = ((const u32*)p.schedule)[blockIdx.x * phases + i];
@@ -621,13 +742,15 @@ __device__ void run_block(char* sm) {
             if (warp == WARPS + 1) help<W>(misc, (float*)(sm + p.off_late), schedule);
             if (warp > WARPS + 1 && is_judged() && p.want_head) {
                 const int first = (int)(schedule[4 * p.layers] >> 16) * 8, units = (int)(schedule[4 * p.layers] & 0xffff);
-                const int first_id = (p.head_grid ? 0 : (int)(blockIdx.x / p.group) * p.head_rows) + first;
+                const int first_id = (p.head_grid ? 0 : (int)((u32)this_block() / p.group) * p.head_rows) + first;
                 const int rows = max(0, min(units * 8, p.head_rows - first));
                 if (p.guided)
                     follow_host(misc, (u32*)(sm + p.off_z), first_id, rows);
                 else
                     judge(misc, (u32*)(sm + p.off_z), first_id, rows);
             }
+            if constexpr (SLACK && W == 1)
+                if (warp == WARPS + 2 && !is_judged()) watch(misc, schedule);
         }
     }
 }

@@ -75,7 +75,9 @@ struct Relay {
 
 // What is fixed for a model on a card, as constants: written by Layout.model_source() of kernels/pack.py. Indices cost
 // instructions on every thread in every phase, and code that runs once a phase is paid for by the byte.
-//   blocks, group, lanes, layers, dim, heads, kv_heads, head_dim, ffn, vocab, width, qkv_rows: shapes of one lane
+//   devices, device_blocks: how many share the lanes, and blocks of each
+//   blocks, group, lanes, layers, dim, heads, kv_heads, head_dim, ffn, vocab, width, qkv_rows: shapes of one lane;
+//     blocks and lanes are those of all devices
 //   has_bias, has_qk_norm: of the projections of q, k and v
 //   splits, split_log2, direct_combine: of attention
 //   head_mode: 0 by lane or one lane, 1 replicate, 2 sum; head_rows: rows one group answers for; head_grid: they are
@@ -84,6 +86,10 @@ struct Relay {
 //   stage_chunks, step_chunks: chunks of 8 keys and their values in a stage; that all warps score at once
 //   off_*: offsets into dynamic shared memory, bytes; the ring is last
 #include "model.cuh"
+
+constexpr int MAX_DEVICES = 8;
+// What devices store into each other's memory: buffers of the same shape on all of them.
+enum Peer { OBUF, F1, CAND, HIST, TIMES, STARTED, BEATS, DEAD, PEER_BUFFERS };
 
 struct Params : Model {
     // weights and tables, device memory
@@ -134,4 +140,11 @@ struct Params : Model {
     int top_k;
     Shape shape[5];            // qkv, out, gate and up, down, head
     Grammar grammar;
+    // several devices, and the emulation of their links
+    u64 peers[PEER_BUFFERS][MAX_DEVICES];  // [Peer][device]: where to store what that device reads
+    u64 times;       // [2][2N][lanes][W][D/2]  when a pair of obuf was stored, ns; KOGAGENT_LINK
+    u64 started;     // [devices]  a device has begun this launch
+    u64 beats;       // [devices]  how far its first block has come
+    u64 slack;       // u32 [blocks][SLACK_BINS] or 0; KOGAGENT_SLACK
+    int rank, link_ns;
 };

@@ -19,8 +19,8 @@ import torch
 import torch.nn.functional as F
 
 from kogagent.errors import MissingExtraError
-from kogagent.kernels.monokernel import bias_rows, qk_norm_rows
 from kogagent.kernels.pack import Layout, log2_scale, matrix
+from kogagent.kernels.rank import bias_rows, qk_norm_rows
 
 META = 8
 """int64 words before the ids: four that device.py names, then the number of legal ids."""
