@@ -188,6 +188,14 @@ def test_a_tool_without_parameters_takes_the_empty_object_and_breaks_no_other() 
         assert not accepts(grammar, call % ("add", "{}"))
 
 
+def test_a_tool_that_only_says_what_becomes_of_the_rest_is_open() -> None:
+    rest = {"type": "object", "unevaluatedProperties": {"type": "null"}}
+    grammar = compile_turn({"note": rest}, V, tool_choice="required", max_calls=1)
+    call = '<tool_call>\n{"name": "note", "arguments": %s}\n</tool_call>'
+    assert accepts(grammar, call % "{}") and accepts(grammar, call % '{"x": null}')
+    assert not accepts(grammar, call % '{"x": 1}')
+
+
 def test_100_kilobytes_of_tools_compile() -> None:
     text = "A long description of what this parameter is for. " * 6
     tools = {

@@ -21,6 +21,7 @@ from kogagent.engine.grammar.fallback import FallbackGrammar, schema_fallback, t
 from kogagent.engine.grammar.library import library
 from kogagent.engine.grammar.matcher import Grammar
 from kogagent.engine.grammar.procedures import Procedures, check_depth
+from kogagent.engine.grammar.references import REFERENCES
 from kogagent.engine.grammar.regex import PatternError, compile_pattern
 from kogagent.engine.grammar.schema import Schemas
 from kogagent.engine.grammar.shapes import Bounds, check_json, error
@@ -38,8 +39,8 @@ _LOCK = threading.Lock()  # turns are compiled off the event loop, several at a 
 
 # What makes a tool's parameters more than "no parameters at all".
 OBJECT_SOURCES = (
-    *("properties", "patternProperties", "additionalProperties", "propertyNames"),
-    *("allOf", "anyOf", "oneOf", "$ref", "if", "dependentSchemas", "dependencies"),
+    *("properties", "patternProperties", "additionalProperties", "unevaluatedProperties", "propertyNames"),
+    *("allOf", "anyOf", "oneOf", "if", "dependentSchemas", "dependencies", *REFERENCES),
 )
 
 
