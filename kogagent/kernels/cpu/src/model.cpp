@@ -192,6 +192,7 @@ void Model::pass(const Job& job, uint32_t w) {
     if (attends) {
       if (!owns_heads) meet(w);
       each([&](uint32_t t) { append(job, t, layer, i / 2); });
+      if (job.want == KOG_NONE && i + 2 == steps.size()) return;  // the last keys and values: nothing else is wanted
       meet(w);
       each([&](uint32_t t) { attend(job, t, layer, i / 2); });
     }
@@ -205,9 +206,8 @@ void Model::pass(const Job& job, uint32_t w) {
       if (landing.others != 0.0f) wait(w, base, 2 * landing.source + 1);
     each([&](uint32_t t) { land(job, t, last, step); });
     advance(w);  // landed
-    if (i + 1 < steps.size() || job.want != KOG_NONE) meet(w);
+    meet(w);
   }
-  if (job.want == KOG_NONE) return;
   if (by_lane) barrier(w);
   each([&](uint32_t t) {
     logits(job, t);
