@@ -213,7 +213,7 @@ def test_segments_of_the_kernel_are_those_of_the_host(source: Any, rng: np.rando
     toy = ToyBackend(spec_of(vocabulary), seed=rand.randrange(1000))
     backend, kernel = backend_of(toy)
     forced, asked, idle = 0, [0, 0], rand.choice([0, 2])
-    for turn in range(10):
+    for turn in range(6):
         try:
             if turn % 4 == 0:
                 tools = {"add": {"type": "object", "properties": {"a": random_schema(rand, 1)}}, "ping": {}}
