@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dis
 import functools
 import inspect
 import re
@@ -118,6 +119,16 @@ class Tool(Generic[P, R]):
         function = self.function
         return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
             getattr(function, "__call__", None)  # noqa: B004 - the method is wanted, not whether there is one
+        )
+
+    @property
+    def never_waits(self) -> bool:
+        """Whether it is a coroutine function without an await: it runs in one step, and needs no task."""
+        function = getattr(self.function, "__func__", self.function)
+        return (
+            inspect.isfunction(function)
+            and inspect.iscoroutinefunction(function)
+            and all(step.opname != "YIELD_VALUE" for step in dis.get_instructions(function))
         )
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:

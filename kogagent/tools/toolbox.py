@@ -7,6 +7,7 @@ gets a short text that says what to do, the developer the exception with its tra
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import difflib
 import functools
 import inspect
@@ -14,7 +15,7 @@ import logging
 import math
 import os
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, TypeVar
 
@@ -179,7 +180,13 @@ class Toolbox:
     async def _timed(self, call: ToolCall, ready: _Ready, function: Callable[[], Any]) -> ToolOutcome:
         """The function run, and its outcome."""
         started = time.perf_counter()
-        back = await (self._in_task(ready, function) if ready.is_async else self._aside(ready, function))
+        if ready.never_waits:
+            await asyncio.sleep(0)  # the others' turn, which the tool itself does not give
+            back: Returned | None = contextvars.copy_context().run(_at_once, function, ready.limit)
+        elif ready.is_async:
+            back = await self._in_task(ready, function)
+        else:
+            back = await self._aside(ready, function)
         ended = time.perf_counter()
         if back is None:
             still = "" if ready.is_async else " Its thread may still be running."
@@ -295,6 +302,7 @@ class _Ready:
 
     tool: Tool[..., Any]
     is_async: bool
+    never_waits: bool
     timeout: float
     limit: int
 
@@ -303,6 +311,7 @@ class _Ready:
         return cls(
             tool,
             tool.is_async,
+            tool.never_waits,
             tool.timeout if tool.timeout is not None else timeout,
             tool.max_result_chars if tool.max_result_chars is not None else max_result_chars,
         )
@@ -351,6 +360,25 @@ async def _on_loop(function: Callable[[], Awaitable[Any]], limit: int, answer: _
     answer.value = done
     if answer.waiter is not None and not answer.waiter.done():  # else nobody waits: cancelled, or out of time
         answer.waiter.set_result(done)
+
+
+def _at_once(function: Callable[[], Coroutine[Any, Any, Any]], limit: int) -> Returned:
+    """What a coroutine that never waits comes to, by its one step: nobody could stop it on its way."""
+    process = os.getpid()
+    try:
+        function().send(None)
+        back = Returned(error=RuntimeError("a coroutine without an await has waited"))
+    except StopIteration as end:
+        try:
+            back = returned(end.value, limit)
+        except BaseException as error:
+            back = Returned(error=error)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        back = Returned(error=error)
+    _same(process)
+    return back
 
 
 def _in_thread(function: Callable[[], Any], limit: int) -> Returned | _Pending | None:

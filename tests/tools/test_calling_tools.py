@@ -666,3 +666,61 @@ def test_a_tool_that_forks_or_prints_leaves_one_run(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("done") == 1 and "done ['parent']\n" in done.stdout
+
+
+async def test_a_tool_without_an_await_runs_in_one_step_and_may_do_what_others_may(
+    quiet: pytest.LogCaptureFixture,
+) -> None:
+    setting = contextvars.ContextVar("setting", default="outer")
+
+    @tool
+    async def plain(text: str) -> str:
+        setting.set(text)
+        return text.upper()
+
+    @tool
+    async def waits(text: str) -> str:
+        await asyncio.sleep(0)
+        return text
+
+    @tool
+    async def stops() -> str:
+        raise SystemExit("now")
+
+    @tool
+    async def asks() -> str:
+        raise Retry("Say more.")
+
+    class Kit:
+        @tool
+        async def method(self, text: str) -> str:
+            return text
+
+    kit = Kit().method
+    assert [one.never_waits for one in (plain, waits, stops, asks, kit)] == [True, False, True, True, True]
+    said = [(await outcome_of(one, asked(one.name, text="a"))).result for one in (plain, waits, kit)]
+    assert [one.text for one in said] == ["A", "a", "a"] and setting.get() == "outer"
+    failed, again = (await outcome_of(stops)).result, (await outcome_of(asks)).result
+    assert (failed.status, again.status) == ("failed", "retry") and "SystemExit: now" in failed.text
+
+
+async def test_tools_without_an_await_leave_the_others_their_turns() -> None:
+    ticks: list[int] = []
+
+    @tool
+    async def tick() -> int:
+        ticks.append(len(ticks))
+        return ticks[-1]
+
+    box, seen = Toolbox([tick]), list[int]()
+
+    async def look() -> None:
+        for _ in range(20):
+            seen.append(len(ticks))
+            await asyncio.sleep(0)
+
+    looking = asyncio.create_task(look())
+    for _ in range(20):
+        await box.call(asked("tick"), RunContext(None, asked("tick")))
+    await looking
+    assert seen == list(range(20)), "somebody waited for more than one call"
