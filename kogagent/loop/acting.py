@@ -236,8 +236,10 @@ class Acting:
         if limits.repeated_calls is not None and self.stale >= limits.repeated_calls - 1 > 0:
             nudge = "[The same call gave the same result before. Use it, or do something else.]"
             result = replace(result, text=f"{result.text}\n{nudge}")
-        refused = self._retries.get(call.name, 0) + 1 if result.status == "retry" else 0
-        self._retries[call.name] = refused
+        if result.status != "retry":
+            self._retries.pop(call.name, None)
+            return result
+        refused = self._retries[call.name] = self._retries.get(call.name, 0) + 1
         if limits.tool_retries is not None and refused > limits.tool_retries:
             text = f"{outcome.error} This was attempt {refused}: stop calling {call.name} and go on without."
             result = replace(result, text=text, status="failed")

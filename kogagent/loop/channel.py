@@ -25,7 +25,7 @@ class Nobody:
         return False
 
     async def drained(self) -> None:
-        pass
+        await asyncio.sleep(0)  # a model and tools that never wait would keep the event loop to themselves
 
 
 class Channel:

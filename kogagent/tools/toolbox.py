@@ -181,7 +181,6 @@ class Toolbox:
         """The function run, and its outcome."""
         started = time.perf_counter()
         if ready.never_waits:
-            await asyncio.sleep(0)  # the others' turn, which the tool itself does not give
             back: Returned | None = contextvars.copy_context().run(_at_once, function, ready.limit)
         elif ready.is_async:
             back = await self._in_task(ready, function)

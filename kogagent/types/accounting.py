@@ -82,7 +82,8 @@ class Timings:
     @property
     def loop_s(self) -> float:
         """Wall time in no other phase: the SDK's own."""
-        model = self.engine_s + self.reuse_s + self.render_s + self.parse_s + self.idle_s
+        model = self.prefill_s + self.sampled_s + self.forced_s + self.reuse_s + self.render_s
+        model += self.parse_s + self.idle_s
         return self.wall_s - model - self.dispatch_s - self.tool_s - self.append_s - self.reader_s
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import itertools
 import logging
 from collections.abc import AsyncIterator
 from typing import Annotated, Any, Literal, assert_never
@@ -749,3 +750,22 @@ async def test_two_hundred_agents_share_one_loop_without_starving_each_other() -
 
     await asyncio.gather(watch(), *(one(n) for n in range(200)))
     assert len(progress) > 10 and len(finished) == 200
+
+
+async def test_a_model_and_tools_that_never_wait_leave_the_others_their_turns() -> None:
+    @tool
+    async def tick() -> int:
+        ticks.append(len(ticks))
+        return ticks[-1]
+
+    ticks, seen = list[int](), list[int]()
+
+    async def look() -> None:
+        for _ in range(20):
+            seen.append(len(ticks))
+            await asyncio.sleep(0)
+
+    looking = asyncio.create_task(look())
+    await Agent(ScriptedModel(*[call("tick")] * 20, "done"), [tick]).run("go")
+    await looking
+    assert all(after - before <= 1 for before, after in itertools.pairwise(seen)), seen

@@ -702,25 +702,3 @@ async def test_a_tool_without_an_await_runs_in_one_step_and_may_do_what_others_m
     assert [one.text for one in said] == ["A", "a", "a"] and setting.get() == "outer"
     failed, again = (await outcome_of(stops)).result, (await outcome_of(asks)).result
     assert (failed.status, again.status) == ("failed", "retry") and "SystemExit: now" in failed.text
-
-
-async def test_tools_without_an_await_leave_the_others_their_turns() -> None:
-    ticks: list[int] = []
-
-    @tool
-    async def tick() -> int:
-        ticks.append(len(ticks))
-        return ticks[-1]
-
-    box, seen = Toolbox([tick]), list[int]()
-
-    async def look() -> None:
-        for _ in range(20):
-            seen.append(len(ticks))
-            await asyncio.sleep(0)
-
-    looking = asyncio.create_task(look())
-    for _ in range(20):
-        await box.call(asked("tick"), RunContext(None, asked("tick")))
-    await looking
-    assert seen == list(range(20)), "somebody waited for more than one call"
