@@ -77,6 +77,7 @@ def _shoot(page: Path, target: Path, width: int, height: int, *, dark: bool) -> 
                 ),
                 *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
                 *("--hide-scrollbars", f"--user-data-dir={profile}", f"--window-size={width},{height}"),
+                "--default-background-color=00000000",  # the corners of a window show the page it stands on
                 f"--blink-settings=preferredColorScheme={0 if dark else 1}",
                 *(f"--screenshot={target}", page.as_uri()),
             ],
