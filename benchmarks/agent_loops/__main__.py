@@ -139,7 +139,10 @@ class Taker:
         self.apart: list[str] = []
 
     def take(self, parts: Iterator[Part]) -> None:
+        wanted = self._options.loops
         for name, part in parts:
+            if wanted and not any(text in name for text in wanted):
+                continue
             if time.monotonic() > self._ends:
                 self.left_out.append(f"{name}: the {self._options.seconds:g} seconds were over")
                 continue
@@ -230,6 +233,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--repeats", type=int, default=REPEATS)
     parser.add_argument("--only", choices=PARTS, nargs="+", help="these parts alone")
+    parser.add_argument("--loops", nargs="+", metavar="TEXT", help="those with one of these in their name")
     parser.add_argument("--llama", type=Path, help="a Python that has llama-cpp-python")
     parser.add_argument("--peer-seconds", type=float, default=2.0, help="of a run of a peer, at most")
     parser.add_argument("--seconds", type=float, help="after so many no new part is begun")

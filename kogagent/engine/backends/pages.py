@@ -37,7 +37,7 @@ class _File:
         self._close = weakref.finalize(self, os.close, self.fd)
         os.ftruncate(self.fd, size)
         self.readers: dict[int, int] = {}
-        self.written = 0  # rows that the owner has written
+        self.written = 0  # rows that any of its mappings has written
 
 
 class Pages:
@@ -101,7 +101,7 @@ class Pages:
     def wrote(self, end: int) -> None:
         """Say that the rows up to `end` have been written."""
         self._written = max(self._written, end)
-        if self._owner and self._file is not None:
+        if self._file is not None:  # a fork's first write into a page takes one of the file too
             self._file.written = max(self._file.written, end)
 
     @property
