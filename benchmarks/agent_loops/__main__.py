@@ -48,6 +48,8 @@ REPEATS = 5
 APART = 0.02
 """How far a loop's phases may be from an independent clock, as a share: what is further is not recorded."""
 _SLACK_MS = 1.0  # a run: starting and ending one is no part of any turn
+COMPARED = calls_loop(20, 1)
+"""What peers play too."""
 PARTS = ("scripted", "peers", "model", "prefixes", "demo")
 
 
@@ -111,7 +113,7 @@ def model_parts(
             seconds=options.peer_seconds,
             compiled=compiled,
         ) as peers:
-            found = beside(runner, engine, calls_loop(20, 1), name, peers, repeats)
+            found = beside(runner, engine, COMPARED, name, peers, repeats)
             left_out.extend(peers.left_out)
         return found
 
@@ -119,6 +121,8 @@ def model_parts(
         yield f"peers/{name}", compared
     if "model" in options.parts:
         for one in led_loops(full=options.full):
+            if one.name == COMPARED.name and "peers" in options.parts:
+                continue  # measured among its peers
             yield f"{one.name}/{name}", partial(led_records, runner, led(engine, one, name), repeats)
     if "prefixes" in options.parts:
         yield f"forks/{name}", lambda: Prefixes(runner, engine, name).forks(repeats)

@@ -67,7 +67,9 @@ class Prefixes:
     def forks(self, repeats: int) -> list[Record]:
         """Records of forks of the longest prefix up to PREFIX that the context holds."""
         length = min(PREFIX, self._engine.spec.context - _SPARE)
+        held = self._runner.run(self._engine.caches()).bytes
         parent = self.session(length)
+        held = self._runner.run(self._engine.caches()).bytes - held
         grown: list[float] = []
 
         async def fork() -> tuple[TextSession, float]:
@@ -89,7 +91,6 @@ class Prefixes:
             self._runner.run(child.aclose())
             return took * 1e3
 
-        held = self._runner.run(self._engine.caches()).bytes
         source = torch.zeros(held, dtype=torch.uint8, device=self._device)
         target = torch.zeros_like(source)
 
