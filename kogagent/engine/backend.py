@@ -119,8 +119,9 @@ class KV(Protocol):
     def rewind(self, length: int) -> None:
         """Forget everything past `length`; InputError when length exceeds what is here."""
 
-    def fork(self) -> KV:
-        """A cache with the same content, independent; what both have in common they may share."""
+    def fork(self, length: int | None = None) -> KV:
+        """A cache with the same content, or its first `length` ids, independent; what both have in common
+        they may share. InputError when length exceeds what is here."""
 
     @property
     def memory(self) -> Mapping[Hashable, int]:

@@ -147,9 +147,8 @@ class Caches:
         kv = lease.kv
         assert kv is not None
         if length < len(held):  # another conversation with the same start: it may go on as well
-            kv = kv.fork()
-        else:
-            del self._kept[best]
+            return kv.fork(min(length, kv.length))
+        del self._kept[best]
         kv.rewind(min(length, kv.length))
         return kv
 

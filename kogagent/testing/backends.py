@@ -98,7 +98,12 @@ def _rewound_and_forked_caches_are_independent(case: _Case) -> None:
     case.close_to(case.backend.logits(kv, case.prompt[half:]), whole[half:], "after a rewind")
     kv.close()
     assert other.length == half
+    part = other.fork(half - 1)
     case.close_to(case.backend.logits(other, case.prompt[half:]), whole[half:], "in a fork of a closed cache")
+    case.close_to(
+        case.backend.logits(part, case.prompt[half - 1 :]), whole[half - 1 :], "in a fork of a part"
+    )
+    _raises(InputError, lambda: part.fork(part.length + 1), "a fork of more than there is")
 
 
 def _greedy_takes_the_largest_logit(case: _Case) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kogagent.engine.backend import HOST_PREFILL_CHUNK, KV, Decode, DecodePlan, Emitted
-from kogagent.engine.backends.host import HostDecode, check_pending
+from kogagent.engine.backends.host import HostDecode, check_pending, fork_length
 from kogagent.errors import EngineClosedError, InputError, ModelError
 from kogagent.spec import ModelSpec
 
@@ -57,8 +57,8 @@ class ToyKV:
             raise InputError(f"rewind to {length}: the cache holds {len(self.ids)} ids")
         del self.ids[length:]
 
-    def fork(self) -> ToyKV:
-        return ToyKV(self._capacity, self.ids)
+    def fork(self, length: int | None = None) -> ToyKV:
+        return ToyKV(self._capacity, self.ids[: fork_length(self, length)])
 
     @property
     def memory(self) -> Mapping[Hashable, int]:

@@ -214,3 +214,12 @@ def check_rewind(kv: KV, length: int) -> None:
     """Refuse to rewind to what is not there. Raises InputError."""
     if not 0 <= length <= kv.length:
         raise InputError(f"cannot rewind to length {length}: the cache holds {kv.length} ids")
+
+
+def fork_length(kv: KV, length: int | None) -> int:
+    """How many ids a fork gets. Raises InputError for more than there are."""
+    if length is None:
+        return kv.length
+    if not 0 <= length <= kv.length:
+        raise InputError(f"cannot fork the first {length} ids: the cache holds {kv.length}")
+    return length

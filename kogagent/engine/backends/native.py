@@ -18,7 +18,14 @@ import numpy as np
 import numpy.typing as npt
 
 from kogagent.engine.backend import HOST_PREFILL_CHUNK, KV, Decode, DecodePlan, TokenMatcher
-from kogagent.engine.backends.host import HostDecode, check_capacity, check_pending, check_rewind, host_room
+from kogagent.engine.backends.host import (
+    HostDecode,
+    check_capacity,
+    check_pending,
+    check_rewind,
+    fork_length,
+    host_room,
+)
 from kogagent.engine.backends.native_grammar import NativeGrammar
 from kogagent.engine.backends.native_segment import NativeDecode
 from kogagent.engine.backends.pages import Pages
@@ -82,17 +89,18 @@ class NativeKV:
         check_rewind(self, length)
         self._length = length
 
-    def fork(self) -> NativeKV:
+    def fork(self, length: int | None = None) -> NativeKV:
         keys, values = self.stores
-        pages, start = self._pages.fork(self._length)
+        length = fork_length(self, length)
+        pages, start = self._pages.fork(length)
         other = NativeKV(self._spec, self._capacity, self._dtype, pages)
-        if start < self._length:
+        if start < length:
             new_keys, new_values = other.stores
             pages.write(start)
-            tiles = slice(start // _TILE, _tiles(self._length))
+            tiles = slice(start // _TILE, _tiles(length))
             new_keys[:, :, tiles] = keys[:, :, tiles]
-            new_values[:, :, start : self._length] = values[:, :, start : self._length]
-        other.advance(self._length)
+            new_values[:, :, start:length] = values[:, :, start:length]
+        other.advance(length)
         return other
 
     @property

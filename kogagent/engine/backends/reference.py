@@ -12,7 +12,14 @@ import numpy.typing as npt
 import torch
 
 from kogagent.engine.backend import HOST_PREFILL_CHUNK, KV, Decode, DecodePlan
-from kogagent.engine.backends.host import HostDecode, check_capacity, check_pending, check_rewind, host_room
+from kogagent.engine.backends.host import (
+    HostDecode,
+    check_capacity,
+    check_pending,
+    check_rewind,
+    fork_length,
+    host_room,
+)
 from kogagent.engine.lanes import lane_table
 from kogagent.engine.weights import check_tensors
 from kogagent.errors import EngineClosedError, InputError
@@ -39,10 +46,10 @@ class ReferenceKV:
         check_rewind(self, length)
         del self.ids[length:]
 
-    def fork(self) -> ReferenceKV:
+    def fork(self, length: int | None = None) -> ReferenceKV:
         self.check_open()
         other = ReferenceKV(self._capacity)
-        other.ids = list(self.ids)
+        other.ids = self.ids[: fork_length(self, length)]
         return other
 
     @property

@@ -13,7 +13,7 @@ from collections.abc import Hashable, Mapping
 import torch
 
 from kogagent.engine.backend import KV
-from kogagent.engine.backends.host import check_rewind
+from kogagent.engine.backends.host import check_rewind, fork_length
 from kogagent.errors import EngineClosedError, InputError
 from kogagent.spec import ModelSpec
 
@@ -108,8 +108,11 @@ class TensorKV:
         self._length = length
         self._note()
 
-    def fork(self) -> TensorKV:
-        return TensorKV(self._spec, self._capacity, self._open.dtype, self.device, _of=self)
+    def fork(self, length: int | None = None) -> TensorKV:
+        length = fork_length(self, length)
+        other = TensorKV(self._spec, self._capacity, self._open.dtype, self.device, _of=self)
+        other.rewind(length)
+        return other
 
     def close(self) -> None:
         store, self._store = self._store, None
