@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from kogagent.engine.backends.host import fork_length
 from kogagent.engine.backends.tensor_kv import TensorKV
 from kogagent.errors import ConfigError, InputError
 from kogagent.spec import ModelSpec
@@ -143,8 +144,11 @@ class SpreadKV(TensorKV):
             other.rewind(length)
         self._gathered = min(self._gathered, length)
 
-    def fork(self) -> SpreadKV:
-        return SpreadKV(self._spec, self._capacity, self._open.dtype, self._devices, _of=self)
+    def fork(self, length: int | None = None) -> SpreadKV:
+        length = fork_length(self, length)
+        other = SpreadKV(self._spec, self._capacity, self._open.dtype, self._devices, _of=self)
+        other.rewind(length)
+        return other
 
     def close(self) -> None:
         super().close()
