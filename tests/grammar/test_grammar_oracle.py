@@ -22,7 +22,7 @@ from tokenizers import AddedToken, Tokenizer
 from kogagent.engine.grammar import Bounds, compile_schema
 from kogagent.errors import SchemaError
 
-BOUNDS = Bounds(string=100_000, key=100_000, properties=1000, items=1000, digits=40, open_objects=True)
+BOUNDS = Bounds(string=5_000, key=5_000, properties=1000, items=1000, digits=40, open_objects=True)
 
 ESCAPE = re.compile(rb"\\(u[0-9a-fA-F]{0,3})?$")
 
