@@ -1,7 +1,8 @@
 """Rows of training tokens: conversations and prose packed to a fixed length. A shard is a pure function of
 its seed.
 
-Stored ids are uint16 with two flag bits: TRAINED (the model learns to write it), IGNORED (it must not).
+Stored ids are uint16 with three flag bits: TRAINED (the model learns to write it), IGNORED (it must not),
+BRANCH (another continuation of what the document began with).
 """
 
 from __future__ import annotations
@@ -19,10 +20,9 @@ import numpy.typing as npt
 
 from training.dialogues import Writer
 from training.kinds import Pools, Split
-from training.render import END_OF_TEXT, IGNORED, Renderer
+from training.render import BRANCH, END_OF_TEXT, IGNORED, Renderer
 
 Ids = npt.NDArray[np.uint16]
-ID_MASK = IGNORED - 1
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ class DataConfig:
     rows: int = 256
     prose: float = 0.15
     split: Split = "train"
-    kinds: tuple[str, ...] = ()
-    """Only these kinds of conversation; all when empty."""
+    branches: int = 16
+    """At most so many continuations behind one tool set."""
 
 
 class Packer:
@@ -65,22 +65,21 @@ class Packer:
             out[row] = self.prose[start : start + width]
         open_rows = [(row, 0) for row in range(n_prose, c.rows)]
         misses = 0
-        while misses < 40 and open_rows:
+        while misses < 10 and open_rows:
             ids = self.conversation(rng)
-            # best of a few rows: the fullest in which it fits
-            fit = max(
-                ((used, i) for i, (row, used) in enumerate(open_rows[:24]) if used + len(ids) <= width),
-                default=None,
-            )
-            if fit is None:
+            # best of a few rows: the fullest in which it fits, else as much as fits into the emptiest
+            rooms = [width - used for _, used in open_rows[:24]]
+            i = min((i for i, r in enumerate(rooms) if r >= len(ids)), key=rooms.__getitem__, default=-1)
+            if i < 0:
+                i = max(range(len(rooms)), key=rooms.__getitem__)
+                ids = shortened(ids, rooms[i])
+            if not len(ids):
                 misses += 1
                 if len(open_rows) > 24 and misses > 4:  # give the fullest row up
-                    fullest = max(range(24), key=lambda i: open_rows[i][1])
-                    del open_rows[fullest]
+                    del open_rows[min(range(24), key=rooms.__getitem__)]
                     misses = 0
                 continue
-            used, i = fit
-            row = open_rows[i][0]
+            row, used = open_rows[i]
             out[row, used : used + len(ids)] = ids
             open_rows[i] = (row, used + len(ids))
         order = list(range(c.rows))
@@ -89,11 +88,20 @@ class Packer:
 
     def conversation(self, rng: random.Random) -> Ids:
         while True:
-            c = self.writer.conversation(rng)
-            if not self.config.kinds or c.kind in self.config.kinds:
-                ids = self.renderer.training(c)
-                if len(ids) <= self.config.length:
-                    return ids
+            ids = shortened(
+                self.renderer.training(self.writer.bundle(rng, self.config.branches)), self.config.length
+            )
+            if len(ids):
+                return ids
+
+
+def shortened(ids: Ids, room: int) -> Ids:
+    """The conversation with as many of its branches as there is room for; empty when not one fits."""
+    if len(ids) <= room:
+        return ids
+    later = np.flatnonzero(ids & BRANCH)[1:]
+    fitting = later[later < room]
+    return np.append(ids[: fitting[-1]], np.uint16(END_OF_TEXT)) if len(fitting) else ids[:0]
 
 
 PROSE_HELD_OUT = 0.02  # the end of the prose belongs to the test split

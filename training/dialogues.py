@@ -15,9 +15,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from training.desk import world as worlds
-from training.desk.chains import Chain, makers
-from training.kinds import Kinds, Pools, Split, pick, words
-from training.tooling import Call, Task, Tool, Toolsmith, arguments, bind, parallel, plain, several, single
+from training.desk.chains import Chain, Maker, makers
+from training.kinds import SCALARS, Kinds, Pools, Split, pick, words
+from training.replies import failure, result, wrong
+from training.talk import DECLINES, plain_question, small_talk
+from training.tooling import Call, Task, Tool, Toolsmith, arguments, parallel, plain, several, single
 
 
 @dataclass
@@ -40,6 +42,8 @@ class Conversation:
     execute: Callable[[Call], str] | None = None
     """Runs a call of the conversation's world; None where results are made up."""
     tags: tuple[str, ...] = field(default=())
+    branches: tuple[list[Message], ...] = ()
+    """Other continuations of `messages`, each as if it stood alone behind them."""
 
 
 SYSTEMS = [
@@ -66,18 +70,6 @@ PLANS = [
     "Plan: {p}.",
     "The next step is to {p}.",
 ]
-DECLINES = [
-    "None of the available tools can do this.",
-    "I have no tool for that.",
-    "I can't do that with the tools I have.",
-    "Sorry, no tool here fits this request.",
-    "That is outside what my tools can do.",
-    "There is no function for this among my tools.",
-    "My tools do not cover that.",
-    "I'm afraid none of my tools helps with this request.",
-    "I cannot help with that: no suitable tool is available.",
-    "No available function matches your request.",
-]
 
 
 def _system(rng: random.Random, pools: Pools) -> list[Message]:
@@ -100,6 +92,9 @@ def _plan(rng: random.Random, text: str, split: Split, chance: float = 0.55) -> 
     return pick(rng, PLANS, split).format(p=text.strip().rstrip("."))
 
 
+DESK = 0.3  # share of agent-loop tasks
+
+
 class Writer:
     """Writes conversations of one split."""
 
@@ -110,62 +105,61 @@ class Writer:
         self.smith = Toolsmith(self.kinds)
 
     def conversation(self, rng: random.Random) -> Conversation:
-        roll = rng.random()
-        if roll < 0.36:
-            return self.calls(rng)
-        if roll < 0.50:
-            return self.run(rng)
-        if roll < 0.80:
+        """One conversation, with tools of its own."""
+        if rng.random() < DESK:
             return self.desk(rng)
-        if roll < 0.90:
-            return self.decline(rng)
-        if roll < 0.92:
-            return self.clarify(rng)
-        return self.chat(rng)
+        return self._kind(rng)(rng, self.toolset(rng))
+
+    def bundle(self, rng: random.Random, most: int = 16) -> Conversation:
+        """One tool set with several conversations behind it, as branches: most of what a model must read is the
+        tools, and here they are read once for all. Right and declined requests of the same tools meet.
+        """
+        if rng.random() < DESK:
+            place = _Desk.drawn(rng, self)
+            made = [self._at_desk(rng, place) for _ in range(min(most, rng.randint(3, 6)))]
+        else:
+            given = self.toolset(rng)
+            made = [self._kind(rng)(rng, given) for _ in range(min(most, rng.randint(3, 4 + len(given))))]
+        first = made[0].messages
+        start = first[:1] if first[0].role == "system" else []
+        branches = [[m for m in c.messages if m.role != "system"] for c in made]
+        return Conversation("bundle", made[0].tools, start, branches=tuple(branches))
+
+    def _kind(self, rng: random.Random) -> Callable[[random.Random, list[Tool]], Conversation]:
+        kinds = (self.calls, self.run, self.decline, self.clarify, self.chat)
+        return rng.choices(kinds, (54, 20, 14, 3, 9))[0]
 
     # ── tool sets ──
 
-    def _tools(self, rng: random.Random, wanted: list[Tool], most: int = 6) -> list[Tool]:
-        """The wanted tools among others, in random order."""
-        tools = {t.name: t for t in wanted}
-        others = rng.choice([0, 0, 1, 1, 2, 3, most - 1]) if rng.random() < 0.97 else rng.randint(8, 16)
-        for _ in range(others):
-            t = bind(self.smith.tool(rng))
+    def toolset(self, rng: random.Random) -> list[Tool]:
+        """One to six tools, sometimes many: of any topics, or some that must be told apart."""
+        count = rng.choice([1, 1, 2, 2, 3, 4, 6]) if rng.random() < 0.97 else rng.randint(9, 16)
+        alike = self.smith.siblings(rng, min(count, 4)) if count > 1 and rng.random() < 0.5 else []
+        tools = {t.name: t for t in alike}
+        while len(tools) < count:
+            t = self.smith.tool(rng)
             if t.topic not in {o.topic for o in tools.values()}:
                 tools.setdefault(t.name, t)
-        out = list(tools.values())
-        rng.shuffle(out)
-        return out
+        return rng.sample(list(tools.values()), len(tools))
 
     # ── kinds of conversation ──
 
-    def task(self, rng: random.Random) -> tuple[Task, list[Tool], str]:
+    def task(self, rng: random.Random, given: list[Tool]) -> tuple[Task, str]:
         roll = rng.random()
-        tool = bind(self.smith.tool(rng))
+        tool = rng.choice(given)
         if roll < 0.15:
-            task = parallel(rng, tool)
+            task = parallel(rng, tool, self.split)
             if task:
-                return task, [tool], "parallel"
-        elif roll < 0.35:
-            tools = [tool]
-            for _ in range(rng.choice([1, 1, 2])):
-                other = bind(self.smith.tool(rng))
-                if other.name not in {t.name for t in tools}:
-                    tools.append(other)
+                return task, "parallel"
+        elif roll < 0.35 and len(given) > 1:
+            tools = rng.sample(given, min(len(given), rng.choice([2, 2, 3])))
             if rng.random() < 0.25:
-                tools = [tool, tool, *tools[1:]]
-            return (
-                several(rng, tools, self.split),
-                list({t.name: t for t in tools}.values()),
-                "parallel_multiple",
-            )
-        return single(rng, tool), [tool], "simple"
+                tools.insert(0, tools[0])
+            return several(rng, tools, self.split), "parallel_multiple"
+        return single(rng, tool), "simple" if len(given) == 1 else "multiple"
 
-    def calls(self, rng: random.Random) -> Conversation:
-        task, tools, tag = self.task(rng)
-        given = self._tools(rng, tools)
-        if tag == "simple" and len(given) > 1:
-            tag = "multiple"
+    def calls(self, rng: random.Random, given: list[Tool]) -> Conversation:
+        task, tag = self.task(rng, given)
         plan = _plan(rng, " and ".join(dict.fromkeys(words(c[0]) for c in task.calls)), self.split, 0.25)
         messages = [
             *_system(rng, self.pools),
@@ -174,10 +168,9 @@ class Writer:
         ]
         return Conversation("call", [t.spec() for t in given], messages, tags=(tag,))
 
-    def run(self, rng: random.Random) -> Conversation:
+    def run(self, rng: random.Random, given: list[Tool]) -> Conversation:
         """Calls with made-up results and an answer that quotes them; errors; a second request."""
-        task, tools, tag = self.task(rng)
-        given = self._tools(rng, tools, 4)
+        task, tag = self.task(rng, given)
         messages = _system(rng, self.pools)
         expected: tuple[str, ...] = ()
         for turn in range(rng.choice([1, 1, 1, 2])):
@@ -188,9 +181,9 @@ class Writer:
             by_name = {t.name: t for t in given}
             calls = task.calls
             if len(calls) == 1 and rng.random() < 0.18:
-                wrong = self._wrong(rng, by_name[calls[0][0]], calls[0])
-                if wrong:
-                    bad, error = wrong
+                spoiled = wrong(rng, by_name[calls[0][0]], calls[0])
+                if spoiled:
+                    bad, error = spoiled
                     messages += [Message("assistant", plan, (bad,), trained=False), Message("tool", error)]
                     plan = rng.choice(
                         ["", "", "I correct the argument.", "I try again.", "I fix that and call again."]
@@ -200,7 +193,11 @@ class Writer:
             kept: list[str] = []
             failed = rng.random() < 0.08
             for c in calls:
-                text, said, values = self._failure(rng, c) if failed else self._result(rng, by_name[c[0]], c)
+                text, said, values = (
+                    failure(rng, c, self.split)
+                    if failed
+                    else result(rng, self.pools, by_name[c[0]], c, self.split)
+                )
                 messages.append(Message("tool", text))
                 parts.append(said)
                 kept += values
@@ -234,212 +231,24 @@ class Writer:
         ).format(v=said, p=words(p.name))
         return Task(ask, ((tool.name, plain(new)),), (new,))
 
-    def _wrong(self, rng: random.Random, tool: Tool, good: Call) -> tuple[Call, str] | None:
-        """A call with one argument wrong, and what the tool says to it."""
-        strings = [p for p in tool.params if p.name in good[1] and p.schema["type"] == "string"]
-        if not strings:
-            return None
-        p = rng.choice(strings)
-        value = good[1][p.name]
-        if len(value) < 4:
-            return None
-        i = rng.randrange(len(value) - 1)
-        typo = value[:i] + value[i + 1] + value[i] + value[i + 2 :]
-        if typo == value:
-            return None
-        error = rng.choice(
-            [
-                f"Error: unknown {p.name} {typo!r}. Did you mean {value!r}?",
-                f"{p.name}: {typo!r} not found. Known: {value}.",
-                f"Error in argument {p.name}: {typo!r} does not exist, but {value!r} does.",
-                f"No such {words(p.name)}: {typo}. Available: {value}",
-            ]
-        )
-        return (tool.name, {**good[1], p.name: typo}), error
-
-    def _failure(self, rng: random.Random, c: Call) -> tuple[str, str, list[str]]:
-        reason = rng.choice(
-            [
-                "the service is not available",
-                "permission denied",
-                "the tool timed out after 30 s",
-                "the connection was refused",
-                "no data for this request",
-                "not found",
-                "quota exceeded",
-                "internal error",
-            ]
-        )
-        text = rng.choice(
-            [f"Error: {reason}.", f"error: {reason}", f"Failed: {reason}.", json.dumps({"error": reason})]
-        )
-        said = pick(
-            rng,
-            [
-                f"The tool {c[0]} failed: {reason}.",
-                f"I could not do this, because {reason}.",
-                f"That did not work: {reason}.",
-                f"Sorry, the call failed: {reason}.",
-            ],
-            self.split,
-        )
-        return text, said, [reason]
-
-    def _result(self, rng: random.Random, tool: Tool, c: Call) -> tuple[str, str, list[str]]:
-        """Result text, the sentence that quotes it, and the values quoted."""
-        pools = self.pools
-        topic = words(tool.name)
-        first = next(
-            (
-                v
-                for v in c[1].values()
-                if isinstance(v, str | int | float) and not isinstance(v, bool) and len(str(v)) < 40
-            ),
-            None,
-        )
-        where = f" for {first}" if first is not None else ""
-        roll = rng.random()
-
-        def scalar() -> Any:
-            makers: list[Callable[[], Any]] = [
-                lambda: rng.randint(0, 99999),
-                lambda: round(rng.uniform(0, 1000), rng.choice([1, 2, 2, 3])),
-                lambda: pools.value(rng, rng.choice(["person", "city", "company", "phrase", "colour"])),
-                lambda: pools.topic(rng),
-                lambda: f"{rng.randint(2020, 2027)}-{rng.randint(1, 12):02}-{rng.randint(1, 28):02}",
-                lambda: rng.choice(["yes", "no", "open", "closed", "sunny", "delayed"]),
-            ]
-            return rng.choice(makers)()
-
-        if roll < 0.3:
-            v = scalar()
-            text = rng.choice([str(v), json.dumps({"result": v}, ensure_ascii=False), f"{v}"])
-            said = pick(
-                rng,
-                [
-                    f"The result of {topic}{where} is {v}.",
-                    f"It is {v}.",
-                    f"The answer{where} is {v}.",
-                    f"{topic.capitalize()}{where}: {v}.",
-                    f"I found {v}{where}.",
-                ],
-                self.split,
-            )
-            return text, said, [str(v)]
-        if roll < 0.65:
-            fields = {
-                re.sub(
-                    r"\W+",
-                    "_",
-                    pools.noun(rng)
-                    if rng.random() < 0.5
-                    else rng.choice(
-                        [
-                            "status",
-                            "price",
-                            "name",
-                            "temperature",
-                            "id",
-                            "date",
-                            "total",
-                            "count",
-                            "owner",
-                            "city",
-                            "rating",
-                            "distance",
-                            "duration",
-                        ]
-                    ),
-                ): scalar()
-                for _ in range(rng.randint(1, 4))
-            }
-            text = json.dumps(fields, ensure_ascii=False)
-            quoted = list(fields.items())[:3]
-            said = pick(
-                rng,
-                [
-                    "Here is what I found"
-                    + where
-                    + ": "
-                    + ", ".join(f"{words(k)} {v}" for k, v in quoted)
-                    + ".",
-                    " ".join(f"The {words(k)} is {v}." for k, v in quoted),
-                    f"{topic.capitalize()}{where}: " + ", ".join(f"{words(k)} {v}" for k, v in quoted) + ".",
-                    "The " + ", the ".join(f"{words(k)} is {v}" for k, v in quoted) + ".",
-                ],
-                self.split,
-            )
-            return text, said, [str(v) for _, v in quoted]
-        if roll < 0.82:
-            items = list(dict.fromkeys(str(scalar()) for _ in range(rng.randint(2, 5))))
-            text = rng.choice([json.dumps(items, ensure_ascii=False), ", ".join(items), "\n".join(items)])
-            said = pick(
-                rng,
-                [
-                    f"I found {len(items)}: {', '.join(items)}.",
-                    f"The results{where} are {', '.join(items)}.",
-                    f"Here they are: {', '.join(items)}.",
-                    f"There are {len(items)} results: {', '.join(items)}.",
-                ],
-                self.split,
-            )
-            return text, said, items
-        number = rng.randint(100, 99999)
-        text = rng.choice(
-            [
-                "ok",
-                "done",
-                f"created {number}",
-                json.dumps({"status": "ok", "id": number}),
-                json.dumps({"success": True}),
-                f"OK, number {number}",
-            ]
-        )
-        has = str(number) in text
-        said = pick(
-            rng,
-            [f"Done{where}.", f"Done: {topic}{where}.", f"It worked{where}.", f"That is done{where}."],
-            self.split,
-        )
-        if has:
-            said = said[:-1] + f", number {number}."
-        return text, said, [str(number)] if has else []
-
     # ── agent-loop tasks ──
 
     def desk(self, rng: random.Random) -> Conversation:
-        world = worlds.make_world(rng, self.kinds)
-        roles = list(worlds.ROLE_NAMES)
-        if rng.random() < 0.5:
-            keep = rng.randint(2, 6)
-            roles = rng.sample(roles, keep)
-        rng.shuffle(roles)
-        kinds = makers(roles)
-        tools = worlds.tool_specs(rng, world, roles)
-        if rng.random() < 0.3:
-            tools += [
-                t
-                for t in (bind(self.smith.tool(rng)).spec() for _ in range(rng.randint(1, 2)))
-                if t["name"] not in {o["name"] for o in tools}
-            ]
-            rng.shuffle(tools)
+        return self._at_desk(rng, _Desk.drawn(rng, self))
+
+    def _at_desk(self, rng: random.Random, place: _Desk) -> Conversation:
+        """One or two requests of one to three sub-questions."""
+        world, roles, kinds = place.world, place.roles, place.kinds
         messages = _system(rng, self.pools)
         expected: list[str] = []
-        for _ in range(rng.choice([1, 1, 1, 2])):
-            chains = [
-                c
-                for c in (rng.choice(kinds)(rng, world, roles) for _ in range(rng.choice([1, 1, 1, 2, 2, 3])))
-                if c
-            ]
-            if not chains:
-                chains = [c for c in (kinds[-1](rng, world, roles),) if c]
-            if not chains:
-                continue
-            expected = self._follow(rng, world, roles, chains, messages)
-        if not any(m.role == "user" for m in messages):
-            return self.desk(rng)
+        while not any(m.role == "user" for m in messages):
+            for _ in range(rng.choice([1, 1, 1, 2])):
+                count = rng.choice([1, 1, 1, 2, 2, 3])
+                chains = [c for c in (rng.choice(kinds)(rng, world, roles) for _ in range(count)) if c]
+                if chains:
+                    expected = self._follow(rng, world, roles, chains, messages)
         return Conversation(
-            "desk", tools, messages, tuple(expected), execute=lambda c: worlds.run_call(world, c)
+            "desk", place.tools, messages, tuple(expected), execute=lambda c: worlds.run_call(world, c)
         )
 
     def _follow(
@@ -548,70 +357,34 @@ class Writer:
 
     # ── no call ──
 
-    def decline(self, rng: random.Random) -> Conversation:
-        asked = bind(self.smith.tool(rng))
-        request = single(rng, asked).request if rng.random() < 0.6 else self._plain_question(rng)
-        tools: dict[str, Tool] = {}
-        for _ in range(rng.choice([1, 1, 1, 2, 3, 4])):
-            t = bind(self.smith.tool(rng))
-            if t.topic != asked.topic and not set(t.topic.split()) & set(asked.topic.split()) - {
-                "get",
-                "list",
-                "the",
-            }:
-                tools.setdefault(t.name, t)
-        if not tools:
-            return self.decline(rng)
+    def decline(self, rng: random.Random, given: list[Tool]) -> Conversation:
+        request = ""
+        while not request:
+            asked = self.smith.tool(rng)
+            if rng.random() < 0.4:
+                request = plain_question(rng, self.pools, self.split)
+            elif not any(_alike(asked, t) for t in given):
+                request = single(rng, asked).request
         text = pick(rng, DECLINES, self.split)
         if rng.random() < 0.3:
             text += " " + rng.choice(
                 ["I can only {t}.", "What I can do is: {t}.", "They serve to {t}."]
-            ).format(t=", ".join(words(t) for t in tools))
+            ).format(t=", ".join(words(t.name) for t in given[:4]))
         messages = [*_system(rng, self.pools), Message("user", request), Message("assistant", text)]
-        return Conversation("decline", [t.spec() for t in tools.values()], messages)
+        return Conversation("decline", [t.spec() for t in given], messages)
 
-    def _plain_question(self, rng: random.Random) -> str:
-        pools = self.pools
-        noun, other = pools.topic(rng), pools.noun(rng)
-        return pick(
-            rng,
-            [
-                f"Who invented the {noun}?",
-                f"Write a poem about the {noun}.",
-                f"What is the history of the {noun}?",
-                f"Why do people like {noun}?",
-                f"Tell me a joke about {noun}.",
-                f"What's the difference between {noun} and {other}?",
-                f"How do I get better at {noun}?",
-                f"Draw me a picture of {noun}.",
-                f"Explain {noun} to a child.",
-                f"Which {noun} is the best?",
-                f"What did {pools.value(rng, 'person')} say about {noun}?",
-                f"How much does the {noun} cost in {pools.value(rng, 'city')}?",
-                f"What is the chemical formula of {noun}?",
-                f"When was {pools.value(rng, 'company')} founded?",
-                f"Who is the president of {pools.value(rng, 'country')}?",
-                f"Solve this riddle about {noun} and {other}.",
-                f"How many {other}s are in a {noun}?",
-                f"What are the main parts of a {noun}?",
-            ],
-            self.split,
-        )
-
-    def clarify(self, rng: random.Random) -> Conversation:
+    def clarify(self, rng: random.Random, given: list[Tool]) -> Conversation:
         """A required argument is missing: the model asks for it, then calls."""
-        for _ in range(20):
-            tool = bind(self.smith.composed(rng))
-            needed = [
-                p for p in tool.params if p.required and p.schema["type"] in ("string", "integer", "number")
-            ]
-            if needed:
-                break
-        else:
-            return self.chat(rng)
-        given = self._tools(rng, [tool], 3)
+        able = [
+            (t, p)
+            for t in given
+            for p in t.params
+            if not t.whole and p.required and p.schema["type"] in SCALARS
+        ]
+        if not able:
+            return self.chat(rng, given)
+        tool, missing = rng.choice(able)
         spoken = arguments(rng, tool, 0.2)
-        missing = rng.choice(needed)
         request = tool.ask(rng, {k: v for k, v in spoken.items() if k != missing.name})
         said = words(missing.name)
         question = pick(
@@ -637,118 +410,42 @@ class Writer:
         ]
         return Conversation("clarify", [t.spec() for t in given], messages)
 
-    def chat(self, rng: random.Random) -> Conversation:
-        """A short conversation, sometimes with tools in sight."""
-        pools, split = self.pools, self.split
-        tools = [bind(self.smith.tool(rng)).spec() for _ in range(rng.choice([0, 0, 0, 1, 2, 3]))]
-        tools = list({t["name"]: t for t in tools}.values())
-        messages = _system(rng, pools)
-        name = rng.choice(pools.values["first"])
-        for _ in range(rng.randint(1, 3)):
-            roll = rng.random()
-            if roll < 0.15:
-                ask = pick(
-                    rng,
-                    ["Hello", "Hi!", "Hey there", "Good morning", "Good evening", "Hi, how are you?"],
-                    split,
-                )
-                answer = rng.choice(
-                    [
-                        "Hello! How can I help you?",
-                        "Hi! What can I do for you?",
-                        "Good to see you. What do you need?",
-                    ]
-                )
-            elif roll < 0.25:
-                ask = pick(
-                    rng,
-                    [
-                        "Who are you?",
-                        "What are you?",
-                        "What's your name?",
-                        "Are you a person?",
-                        "Introduce yourself.",
-                    ],
-                    split,
-                )
-                answer = rng.choice(
-                    [
-                        "I am LaneFormer-nano, a small model that calls tools.",
-                        "My name is LaneFormer-nano. I am a small language model made to use tools.",
-                    ]
-                )
-            elif roll < 0.35:
-                ask = pick(
-                    rng,
-                    [
-                        "What can you do?",
-                        "How can you help me?",
-                        "Which tools do you have?",
-                        "What are you able to do?",
-                        "List your functions.",
-                    ],
-                    split,
-                )
-                answer = (
-                    ("I can use these tools: " + ", ".join(t["name"] for t in tools) + ".")
-                    if tools
-                    else rng.choice(
-                        [
-                            "I can call tools when you give me some, and talk a little.",
-                            "Give me tools and I will call them. I can also explain a word.",
-                        ]
-                    )
-                )
-            elif roll < 0.45:
-                ask = pick(
-                    rng,
-                    [
-                        "Thanks!",
-                        "Thank you very much.",
-                        "Great, thanks.",
-                        "That helped, thank you.",
-                        "Perfect.",
-                    ],
-                    split,
-                )
-                answer = rng.choice(["You're welcome!", "Glad to help.", "Any time."])
-            elif roll < 0.52:
-                ask = pick(
-                    rng, ["Bye", "Goodbye!", "See you later.", "That's all.", "Have a nice day."], split
-                )
-                answer = rng.choice(["Goodbye!", "See you soon.", "Have a good day!"])
-            elif roll < 0.58:
-                ask = rng.choice([f"My name is {name}.", f"I'm {name}.", f"Call me {name}."])
-                answer = rng.choice(
-                    [f"Nice to meet you, {name}.", f"Hello {name}!", f"Hi {name}, how can I help?"]
-                )
-            elif roll < 0.66:
-                phrase = rng.choice(
-                    [pools.value(rng, "sentence"), pools.value(rng, "phrase"), pools.topic(rng)]
-                )
-                ask = rng.choice(
-                    ["Repeat after me: {p}", 'Say "{p}".', "Please repeat: {p}", 'Write "{p}" again.']
-                ).format(p=phrase)
-                answer = phrase
-            elif tools and roll < 0.7:
-                ask, answer = self._plain_question(rng), pick(rng, DECLINES, split)
-            else:
-                part = rng.choice(["nouns", "nouns", "verbs", "adjectives"])
-                word, gloss = rng.choice(getattr(pools, part)[:4000])
-                ask = pick(
-                    rng,
-                    [
-                        "What does {w} mean?",
-                        "Explain the word {w}.",
-                        "What is the meaning of {w}?",
-                        "Define {w}.",
-                        "What is meant by {w}?",
-                        "Can you explain {w}?",
-                    ],
-                    split,
-                ).format(w=f'"{word}"' if rng.random() < 0.5 else word)
-                answer = rng.choice(
-                    [f"{word.capitalize()} means: {gloss}.", f'"{word}" means {gloss}.', f"It means {gloss}."]
-                )
-            messages += [Message("user", ask), Message("assistant", answer)]
-        return Conversation("chat", tools, messages)
+    def chat(self, rng: random.Random, given: list[Tool]) -> Conversation:
+        """A short conversation with tools in sight."""
+        messages = _system(rng, self.pools)
+        for asked, answer in small_talk(rng, self.pools, self.split, [t.name for t in given]):
+            messages += [Message("user", asked), Message("assistant", answer)]
+        return Conversation("chat", [t.spec() for t in given], messages)
+
+
+@dataclass(frozen=True)
+class _Desk:
+    """A world, the tools that show it, and the kinds of question they answer."""
+
+    world: worlds.World
+    roles: list[str]
+    kinds: list[Maker]
+    tools: list[dict[str, Any]]
+
+    @classmethod
+    def drawn(cls, rng: random.Random, writer: Writer) -> _Desk:
+        world = worlds.make_world(rng, writer.kinds)
+        roles = list(worlds.ROLE_NAMES)
+        if rng.random() < 0.5:
+            roles = rng.sample(roles, rng.randint(2, 6))
+        rng.shuffle(roles)
+        tools = worlds.tool_specs(rng, world, roles)
+        if rng.random() < 0.3:
+            for t in (writer.smith.tool(rng).spec() for _ in range(rng.randint(1, 2))):
+                if t["name"] not in {o["name"] for o in tools}:
+                    tools.append(t)
+            rng.shuffle(tools)
+        return cls(world, roles, makers(roles), tools)
+
+
+COMMON = {"get", "list", "the", "find", "search", "check", "create", "calculate"}
+
+
+def _alike(a: Tool, b: Tool) -> bool:
+    """Whether one tool might serve a request for the other."""
+    return a.topic == b.topic or bool((set(a.topic.split()) & set(b.topic.split())) - COMMON)

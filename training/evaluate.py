@@ -34,7 +34,7 @@ def requests(writer: Writer, seed: int, count: int) -> Iterator[dict[str, Any]]:
     """Single-turn requests: three quarters with calls, a quarter where no tool fits."""
     rng = random.Random(seed)
     for i in range(count):
-        c = writer.decline(rng) if i % 4 == 3 else writer.calls(rng)
+        c = (writer.decline if i % 4 == 3 else writer.calls)(rng, writer.toolset(rng))
         system = c.messages[0].text if c.messages[0].role == "system" else ""
         user = next(m.text for m in c.messages if m.role == "user")
         calls = c.messages[-1].calls

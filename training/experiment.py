@@ -1,33 +1,35 @@
 """What the delay costs: one small model trained as every kind of tensor parallelism, equal tokens, several
 seeds.
 
-    python -m training.experiment run --data build/nano --out build/dtp --steps 600 --seeds 1 2 3 [--part 0/2]
+    python -m training.experiment rows --data build/nano --out build/dtp
+    python -m training.experiment run --data build/nano --out build/dtp [--part 0/2] [--finish-at …]
     python -m training.experiment report --out build/dtp --docs docs/dtp.md
 
-`run` trains each variant with each seed and appends one line a run to out/dtp_loss.jsonl; what is there
-already
-is skipped, so an interrupted experiment goes on. --part k/n takes every n-th variant; several parts may share
-one GPU, so that one trains while another compiles. --finish-at: no run starts that would not end by then.
-`report` makes the table (mean, sd over seeds) and the plot. The seed decides weights and data; every
-variant of
-a seed sees the same tokens in the same order.
+`rows` makes the tokens of each seed with all cores and keeps them in --out (`run` would, too). `run` trains
+each variant on each seed's and appends one line a run to out/dtp_loss.jsonl; what is there already is
+skipped, so an interrupted experiment goes on. --part k/n takes every n-th variant, for one GPU of n.
+--finish-at (an epoch second): no run starts that would not end by then. `report` makes the table (mean, sd
+over seeds) and the plot. The seed decides weights and data; every variant of a seed sees the same tokens in
+the same order.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from kogagent.spec import ModelSpec
-from training.data import DataConfig, Ids, Packer, shards
-from training.train import NANO, TINY, batches, to_device
+from training.data import DataConfig, Ids, shards
+from training.train import NANO, TINY, to_device
 from training.trainer import Team, TrainConfig, Trainer, schedule
 
 BASE = replace(NANO, name="dtp", dim=384, ffn_dim=1024, n_layers=12, context=2048, windows=())
@@ -58,12 +60,23 @@ VARIANTS = (
 METRICS = ("prose_loss", "call_loss")
 
 
-def held_out(data: DataConfig, rows: int) -> dict[str, Ids]:
+def written(path: Path, data: DataConfig, rows: int, workers: int) -> Ids:
+    """The first `rows` rows of the data, made once by all cores and kept: every variant reads the same."""
+    if not path.exists():
+        made = shards(data, workers, range(-(-rows // data.rows)))
+        part = path.with_suffix(f".{os.getpid()}.npy")
+        np.save(part, np.concatenate(list(made))[:rows])
+        part.rename(path)
+    out: Ids = np.load(path, mmap_mode="r")
+    return out
+
+
+def held_out(folder: Path, data: DataConfig, rows: int, workers: int) -> dict[str, Ids]:
     """Prose and conversations that no run trains on: the test split's prose, other seeds' conversations."""
-    other = replace(data, seed=data.seed + 7_000_000, rows=rows)
+    other = replace(data, seed=7_000_000)
     return {
-        "prose": Packer(replace(other, split="test", prose=1.0)).shard(0),
-        "calls": Packer(replace(other, prose=0.0)).shard(0),
+        "prose": written(folder / "prose.npy", replace(other, split="test", prose=1.0), rows, workers),
+        "calls": written(folder / "calls.npy", replace(other, prose=0.0), rows, workers),
     }
 
 
@@ -71,31 +84,27 @@ def train_variant(
     variant: Variant,
     base: ModelSpec,
     config: TrainConfig,
-    data: DataConfig,
+    rows: Ids,
     held: dict[str, Ids],
-    steps: int,
-    workers: int,
     device: str,
 ) -> dict[str, Any]:
-    """One run; its losses on held-out prose (all tokens) and conversations (what the model writes)."""
+    """One pass over the rows; its losses on held-out prose (all tokens) and conversations (what the model
+    writes)."""
     torch.manual_seed(config.seed)
-    shard_source = shards(data, workers, range(1_000_000))
-    source = batches(shard_source, config.batch)
-    first = next(source)
     trainer = Trainer(variant.spec(base), config, device, Team())
+    steps = len(rows) // config.batch
     began = time.perf_counter()
     for step in range(steps):
-        rows = first if step == 0 else next(source)
-        trainer.step(to_device(rows, device), schedule(config, step / steps))
-    losses = {name: trainer.evaluate(rows) for name, rows in held.items()}
-    shard_source.close()  # type: ignore[attr-defined]  # ends the data processes
+        batch = rows[step * config.batch : (step + 1) * config.batch]
+        trainer.step(to_device(batch, device), schedule(config, step / steps))
+    losses = {name: trainer.evaluate(part) for name, part in held.items()}
     return {
         "bench": "dtp_loss",
         "variant": variant.name,
         "seed": config.seed,
         "prose_loss": losses["prose"]["prompt_loss"],
         "call_loss": losses["calls"]["loss"],
-        "tokens": steps * config.batch * data.length,
+        "tokens": steps * config.batch * base.context,
         "parameters": trainer.spec.parameters,
         "seconds": round(time.perf_counter() - began, 1),
         "device": torch.cuda.get_device_name() if device == "cuda" else "cpu",
@@ -103,7 +112,6 @@ def train_variant(
 
 
 def run(args: argparse.Namespace) -> None:
-    device = "cuda" if torch.cuda.is_available() else "cpu"
     torch.set_float32_matmul_precision("high")
     # every variant adds other outputs with other factors: each such step is a graph of its own
     torch._dynamo.config.recompile_limit = torch._dynamo.config.accumulated_recompile_limit = 1000
@@ -115,7 +123,19 @@ def run(args: argparse.Namespace) -> None:
     tokens = args.steps * args.batch * data.length
     done = {(r["variant"], r["seed"]) for r in lines if r["tokens"] == tokens}
     part, parts = (int(x) for x in args.part.split("/"))
-    held = held_out(data, args.eval_rows)
+    rows = {  # before the device is touched: the data processes are forked
+        seed: written(
+            args.out / f"rows-{seed}-{args.steps}.npy",
+            replace(data, seed=seed),
+            args.steps * args.batch,
+            args.workers,
+        )
+        for seed in args.seeds
+    }
+    held = held_out(args.out, data, args.eval_rows, args.workers)
+    if args.what == "rows":
+        return
+    device = "cuda" if torch.cuda.is_available() else "cpu"
     slowest = 0.0
     for seed in args.seeds:
         for variant in VARIANTS[part::parts]:
@@ -126,9 +146,7 @@ def run(args: argparse.Namespace) -> None:
                 continue
             # the prose wants all its tokens counted alike; half the tokens are prose
             config = TrainConfig(batch=args.batch, seed=seed, prompt_weight=1.0, cooldown=0.5)
-            result = train_variant(
-                variant, base, config, replace(data, seed=seed), held, args.steps, args.workers, device
-            )
+            result = train_variant(variant, base, config, rows[seed], held, device)
             slowest = max(slowest, time.time() - began)
             with log.open("a") as file:
                 file.write(json.dumps(result) + "\n")
@@ -205,21 +223,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=["run", "report"])
+    parser.add_argument("what", choices=["rows", "run", "report"])
     parser.add_argument("--data", type=Path, default=Path("build/nano"))
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--docs", type=Path)
-    parser.add_argument("--steps", type=int, default=600)
+    parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--only", nargs="*", choices=[v.name for v in VARIANTS])
     parser.add_argument("--part", default="0/1")
     parser.add_argument("--finish-at", type=float, help="epoch second")
-    parser.add_argument("--workers", type=int, default=8)
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--eval-rows", type=int, default=64)
     parser.add_argument("--tiny", action="store_true", help="the test shape, on a CPU")
     args = parser.parse_args()
-    (run if args.what == "run" else report)(args)
+    (report if args.what == "report" else run)(args)
 
 
 if __name__ == "__main__":

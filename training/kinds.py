@@ -12,12 +12,13 @@ import random
 import re
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 Split = Literal["train", "test"]
 T = TypeVar("T")
+SCALARS = ("string", "integer", "number")
 HELD_OUT = 10  # one name in so many is kept for the test split
 
 
@@ -160,34 +161,10 @@ class Param:
     shown: dict[str, Any] = field(default_factory=dict)
 
     def json_schema(self) -> dict[str, Any]:
-        return self.shown or _described(self.schema, self.about)
-
-    def decorated(self, rng: random.Random) -> Param:
-        """The same parameter with a default, a null, bounds or another order of keys in its schema."""
-        schema = dict(self.schema)
-        if schema["type"] == "string" and "enum" not in schema and rng.random() < 0.06:
-            schema |= {"minLength": 1, "maxLength": rng.choice([40, 60, 80, 100, 160, 200])}
-        if schema["type"] == "object" and rng.random() < 0.5:
-            schema["additionalProperties"] = False
-        default: dict[str, Any] = {}
-        if not self.required:
-            roll = rng.random()
-            if roll < 0.12:
-                schema = {"anyOf": [schema, {"type": "null"}]}
-            elif roll < 0.45:
-                default = {"default": self.draw(rng).value}
-        if rng.random() < 0.5:
-            shown = _described({**schema, **default}, self.about)
-        else:
-            kind = {k: v for k, v in schema.items() if k in ("type", "anyOf")}
-            rest = {k: v for k, v in schema.items() if k not in kind}
-            shown = {**_described(kind, self.about), **rest, **default}
-        if default and self.about and rng.random() < 0.3:
-            shown["description"] = f"{self.about} Defaults to {default['default']}."
-        return replace(self, shown=shown)
+        return self.shown or described(self.schema, self.about)
 
 
-def _described(schema: dict[str, Any], about: str) -> dict[str, Any]:
+def described(schema: dict[str, Any], about: str) -> dict[str, Any]:
     return {**schema, "description": about} if about else dict(schema)
 
 
@@ -256,10 +233,17 @@ _SMALL = [
 
 def integer(rng: random.Random, low: int, high: int) -> Spoken:
     value = rng.randint(low, high) if rng.random() < 0.7 else low + int((high - low) * rng.random() ** 3)
+    if value >= 20 and rng.random() < 0.3:  # people like round numbers
+        unit = 10 ** (len(str(value)) - rng.choice([1, 1, 2]))
+        value = min(max(low, value // unit * unit), high)
     text = str(value)
     if 0 <= value <= 12 and rng.random() < 0.2:
         text = _SMALL[value]
-    elif value >= 10000 and rng.random() < 0.4:
+    elif value >= 100000 and value % 100000 == 0 and rng.random() < 0.5:
+        text = f"{value / 1000000:g} million"
+    elif value >= 1000 and value % 1000 == 0 and rng.random() < 0.15:
+        text = rng.choice([f"{value // 1000} thousand", f"{value // 1000}k"])
+    elif value >= 1000 and rng.random() < 0.3:
         text = f"{value:,}"
     return Spoken(value, text)
 
@@ -444,7 +428,7 @@ class Kinds:
             draw: Callable[[random.Random], Spoken] = lambda r: self.text_sample(r, kind)  # noqa: E731
             base, about = rng.choice(names.split()), pick(rng, abouts.split("|"), split)
             spoken = phrases.split("|")
-            if rng.random() < 0.1:
+            if rng.random() < 0.16:
                 schema = {"type": "array", "items": {"type": "string"}}
                 base = base if base.endswith("s") else base + "s"
                 one = draw
@@ -587,6 +571,32 @@ class Kinds:
             value = r.random() < 0.6
             yes = [f"with {said} enabled", f"with {said} on", f"{said} set to true", f"turn {said} on"]
             no = [f"with {said} disabled", f"without {said}", f"{said} set to false", f"{said} off"]
+            if self.split == "train" and r.random() < 0.5:  # plainer words, as people use them
+                verb, _, rest = said.partition(" ")
+                yes, no = (
+                    [f"with {said}", f"and {said}", f"{said}: yes"],
+                    [f"no {said}", f"{said}: no", f"not {said}"],
+                )
+                if rest and verb in (
+                    "include",
+                    "avoid",
+                    "use",
+                    "show",
+                    "allow",
+                    "keep",
+                    "add",
+                    "send",
+                    "skip",
+                ):
+                    doing = f"{verb.removesuffix('e')}{'p' if verb == 'skip' else ''}ing {rest}"
+                    yes, no = (
+                        [doing, f"and {said}", f"with {rest}"],
+                        [f"not {doing}", f"but do not {said}", f"no {rest}"],
+                    )
+                    if verb in ("avoid", "skip"):
+                        yes[2] = f"without {rest}"
+                        no[2] = f"{rest} allowed"
+                return Spoken(value, r.choice(yes if value else no))
             return Spoken(value, pick(r, yes if value else no, self.split))
 
         return Param(name, {"type": "boolean"}, draw, ("{v}",), required, about)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -30,6 +31,18 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     return (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps) * weight).to(x.dtype)
 
 
+def normed_product(x: Tensor, norm: Tensor, w: Tensor, eps: float) -> Tensor:
+    """rms_norm(x) w^T in FP32, [L, B*T, out], of x [L, B, T, D], w [L, out, D].
+
+    The norm's weight goes into w and its factor behind the product, so that the normed streams are never
+    written: reading and writing streams is what a step's time goes into.
+    """
+    lanes, _, _, dim = x.shape
+    rows = x.view(lanes, -1, dim)
+    factor = torch.rsqrt(rows.float().square().mean(-1, keepdim=True) + eps)
+    return torch.bmm(rows, (w * norm).to(x.dtype).transpose(1, 2)).float() * factor
+
+
 def land(x: Tensor, outputs: Sequence[Tensor], coefficients: Coefficients) -> Tensor:
     """X_l += own * o_l + others * sum_{j != l} o_j for each output."""
     total = x.float()
@@ -43,7 +56,7 @@ def land(x: Tensor, outputs: Sequence[Tensor], coefficients: Coefficients) -> Te
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Turn interleaved pairs of x [..., T, h] by cos, sin [T, h/2]."""
+    """Turn interleaved pairs of x [B, L, heads, T, h] by cos, sin [B, 1, 1, T, h/2]."""
     pairs = x.float().view(*x.shape[:-1], -1, 2)
     a, b = pairs[..., 0], pairs[..., 1]
     return torch.stack((a * cos - b * sin, a * sin + b * cos), -1).flatten(-2).to(x.dtype)
@@ -66,17 +79,17 @@ def attention_step(
     mask: Any, cos: Tensor, sin: Tensor, width: int, eps: float,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """(X after the landings, o). older: outputs that land besides, first in `coefficients`."""
-    lanes, batch, length, dim = x.shape
-    h = rms_norm(x, norm, eps).view(lanes, batch * length, dim)
-    w = torch.cat((wq, wk, wv), 1).to(h.dtype)
-    qkv = torch.bmm(h, w.transpose(1, 2)).view(lanes, batch, length, -1, width).permute(1, 0, 3, 2, 4)
+    lanes, batch, length, _ = x.shape
+    qkv = normed_product(x, norm, torch.cat((wq, wk, wv), 1), eps)
+    qkv = qkv.view(lanes, batch, length, -1, width).permute(1, 0, 3, 2, 4)
     n_q, n_kv = wq.shape[1] // width, wk.shape[1] // width
     q, k, v = torch.split(qkv, [n_q, n_kv, n_kv], 2)  # [B, L, heads, T, h]
     if n_q != n_kv:
         k, v = (t.repeat_interleave(n_q // n_kv, 2) for t in (k, v))
-    q, k, v = (t.reshape(batch, -1, length, width) for t in (rotate(q, cos, sin), rotate(k, cos, sin), v))
+    turned = (rotate(q, cos, sin), rotate(k, cos, sin), v)
+    q, k, v = (t.to(x.dtype).reshape(batch, -1, length, width) for t in turned)
     mixed = attend(q, k, v, mask).view(batch, lanes, n_q, length, width).permute(1, 0, 3, 2, 4)
-    o = torch.bmm(mixed.reshape(lanes, batch * length, -1), wo.to(h.dtype).transpose(1, 2)).view_as(x)
+    o = torch.bmm(mixed.reshape(lanes, batch * length, -1), wo.to(x.dtype).transpose(1, 2)).view_as(x)
     return land(x, [*older, o] if keeps_own else older, coefficients), o
 
 
@@ -84,10 +97,8 @@ def mlp_step(
     x: Tensor, older: Sequence[Tensor], coefficients: Coefficients, keeps_own: bool,
     norm: Tensor, w1: Tensor, w3: Tensor, w2: Tensor, eps: float,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    lanes, batch, length, dim = x.shape
-    h = rms_norm(x, norm, eps).view(lanes, batch * length, dim)
-    gate, up = torch.bmm(h, torch.cat((w1, w3), 1).to(h.dtype).transpose(1, 2)).chunk(2, -1)
-    o = torch.bmm(F.silu(gate) * up, w2.to(h.dtype).transpose(1, 2)).view_as(x)
+    gate, up = normed_product(x, norm, torch.cat((w1, w3), 1), eps).chunk(2, -1)
+    o = torch.bmm((F.silu(gate) * up).to(x.dtype), w2.to(x.dtype).transpose(1, 2)).view_as(x)
     return land(x, [*older, o] if keeps_own else older, coefficients), o
 
 
@@ -159,11 +170,10 @@ class LaneModel(nn.Module):
         )
         self._attention, self._mlp, self._head_loss = wrap(attention_step), wrap(mlp_step), wrap(head_loss)
 
-    def streams(self, ids: Tensor, masks: dict[int, Any]) -> Tensor:
-        """X [L, B, T, D] after the last layer. ids [B, T]; masks: attention mask of each window width."""
+    def streams(self, ids: Tensor, places: Tensor, masks: dict[int, Any]) -> Tensor:
+        """X [L, B, T, D] after the last layer. ids, places [B, T]; masks: the mask of each window width."""
         spec = self.spec
-        length = ids.shape[1]
-        cos, sin = self.cos[:length], self.sin[:length]
+        cos, sin = (t[places][:, None, None] for t in (self.cos, self.sin))
         x = F.embedding(ids, self.embed).to(self.dtype).expand(spec.lanes, -1, -1, -1).contiguous()
         layers = [
             dict(zip(STACKED, ws, strict=True))
@@ -201,18 +211,22 @@ class LaneModel(nn.Module):
     def output_weight(self) -> Tensor:
         return self.embed if self.spec.tied_head else self.head
 
-    def forward(self, ids: Tensor, masks: dict[int, Any]) -> Tensor:
+    def forward(self, ids: Tensor, places: Tensor, masks: dict[int, Any]) -> Tensor:
         """Logits [B, T, V]."""
         return head_logits(
-            self.streams(ids, masks), self.norm, self.output_weight(), self.spec.head, self.spec.norm_eps
+            self.streams(ids, places, masks),
+            self.norm,
+            self.output_weight(),
+            self.spec.head,
+            self.spec.norm_eps,
         )
 
     def loss(
-        self, ids: Tensor, targets: Tensor, weights: Tensor, masks: dict[int, Any]
+        self, ids: Tensor, places: Tensor, targets: Tensor, weights: Tensor, masks: dict[int, Any]
     ) -> tuple[Tensor, Tensor, Tensor]:
         """head_loss of the whole batch."""
         out: tuple[Tensor, Tensor, Tensor] = self._head_loss(
-            self.streams(ids, masks),
+            self.streams(ids, places, masks),
             self.norm,
             self.output_weight(),
             self.spec.head,
@@ -243,19 +257,44 @@ class LaneModel(nn.Module):
                     getattr(self, name).copy_(value)
 
 
-def documents(ids: Tensor, end: int) -> Tensor:
-    """Number of the document of each position [B, T]; a document ends with the id `end`."""
-    ended = (ids == end).long()
-    return ended.cumsum(1) - ended
+@dataclass(frozen=True)
+class Layout:
+    """Who may see whom in rows that hold several documents, each with a start that its branches share.
+
+    A document ends with the id `end`. A branch begins where `starts` says so and sees its document's tokens
+    before the first branch, and itself: as if each branch stood alone behind that start. All [B, T].
+    """
+
+    place: Tensor
+    """Position of a token in what it sees."""
+    group: Tensor
+    """Number of the branch or shared start that a token belongs to."""
+    seen: Tensor
+    """Group of the shared start of its document."""
+
+    @classmethod
+    def of(cls, ids: Tensor, starts: Tensor, end: int) -> Layout:
+        index = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
+        opens = F.pad(ids[:, :-1] == end, (1, 0), value=True)
+        borders = opens | starts
+        document = torch.where(opens, index, 0).cummax(1).values
+        begin = torch.where(borders, index, 0).cummax(1).values
+        # a document's first branch is the one behind a group that begins where the document does
+        first = starts & (index > 0) & (begin.roll(1, 1) == document)
+        lead = torch.where(first, index, 0).cummax(1).values
+        shared = torch.where(lead > document, lead - document, 0)
+        group = borders.long().cumsum(1)
+        return cls(index - begin + shared, group, group.gather(1, document))
 
 
-def dense_masks(ids: Tensor, windows: Sequence[int], end: int) -> dict[int, Tensor]:
-    """Boolean masks [B, 1, T, T]: causal, within the window, within the document."""
-    doc = documents(ids, end)
-    age = torch.arange(ids.shape[1], device=ids.device)
-    age = age[:, None] - age[None, :]
-    same = (doc[:, None, :, None] == doc[:, None, None, :]) & (age >= 0)
-    return {w: same & (age < w) if w else same for w in set(windows)}
+def dense_masks(layout: Layout, windows: Sequence[int]) -> dict[int, Tensor]:
+    """Boolean masks [B, 1, T, T]: causal, within the window, within what the layout shows."""
+    group, place = layout.group[:, None], layout.place[:, None]
+    seen = (group[..., None] == group[..., None, :]) | (layout.seen[:, None, :, None] == group[..., None, :])
+    index = torch.arange(layout.group.shape[1], device=layout.group.device)
+    seen = seen & (index[:, None] >= index)
+    age = place[..., None] - place[..., None, :]
+    return {w: seen & (age < w) if w else seen for w in set(windows)}
 
 
 def reaches(windows: Sequence[int], context: int, device: torch.device | str) -> dict[int, Tensor]:
@@ -263,15 +302,16 @@ def reaches(windows: Sequence[int], context: int, device: torch.device | str) ->
     return {w: torch.tensor(w or context, device=device) for w in sorted(set(windows))}
 
 
-def block_masks(ids: Tensor, reach_of: dict[int, Tensor], end: int, make: Any) -> dict[int, Any]:
+def block_masks(layout: Layout, reach_of: dict[int, Tensor], make: Any) -> dict[int, Any]:
     """The same as flex BlockMasks; make: create_block_mask, compiled or not."""
-    doc = documents(ids, end)
-    batch, length = ids.shape
+    group, place, shared = layout.group, layout.place, layout.seen
+    batch, length = group.shape
 
     def mask_for(reach: Tensor) -> Any:
         def visible(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
-            return (q >= k) & (q - k < reach) & (doc[b, q] == doc[b, k])
+            near = (q >= k) & (place[b, q] - place[b, k] < reach)
+            return near & ((group[b, k] == group[b, q]) | (group[b, k] == shared[b, q]))
 
-        return make(visible, batch, None, length, length, device=ids.device)
+        return make(visible, batch, None, length, length, device=group.device)
 
     return {w: mask_for(reach) for w, reach in reach_of.items()}

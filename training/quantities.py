@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from training.kinds import Kinds, Param, Spoken, integer, joined, number, pick, rename, styled
@@ -108,6 +109,7 @@ RESULTS = [
 ASKS = [
     "What is the {r}", "Calculate the {r}", "Can you compute the {r}", "Find the {r}", "I need the {r}", "Determine the {r}",
     "Work out the {r}", "How large is the {r}", "Tell me the {r}", "Give me the {r}", "Help me find the {r}", "What's the {r}",
+    "Compute the {r}", "I'd like to know the {r}", "Could you work out the {r}", "How much is the {r}", "Please calculate the {r}", "Evaluate the {r}", "Estimate the {r}", "Show me the {r}", "Could you determine the {r}", "We want the {r}", "Get the {r}", "Predict the {r}", "Solve for the {r}",
 ]  # fmt: skip
 
 
@@ -139,16 +141,30 @@ def _list(rng: random.Random, whole: bool) -> Spoken:
     return Spoken(values, joined([str(v) for v in values], rng))
 
 
+SHARES = (
+    "{a}, as a decimal.", "{a} (decimal).", "{a} as a fraction.", "{a}, between 0 and 1.", "{a}, e.g. 0.05 for 5%.", "{a}, as a number from 0 to 1.",
+)  # fmt: skip
+TWICE = (
+    "{q} of {a} and {b}{u}", "{q} {a}{u} and {b}{u}", "two {q} of {a}{u} and {b}{u}", "{a}{u} and {b}{u} as the {q}", "{q} {a} and {b}",
+    "the {q} being {a}{u} and {b}{u}", "{q}: {a} and {b}", "{q} of {a}{u} for the first and {b}{u} for the second",
+)  # fmt: skip
+
+
+def _share(percent: Spoken) -> Spoken:
+    return Spoken(round(percent.value / 100, 6), percent.text)
+
+
 def compute_tool(
-    rng: random.Random, kinds: Kinds
+    rng: random.Random, kinds: Kinds, result: str = "", verb: str = ""
 ) -> tuple[str, str, dict[str, Param], str, Callable[..., str]]:
     """(name in words, description, parameters, topic, request writer)."""
     split, pools = kinds.split, kinds.pools
     style = rng.choice(["snake", "snake", "snake", "camel"])
-    result = rng.choice(RESULTS)
-    if rng.random() < 0.4:
-        result = f"{rng.choice([pools.adjective, pools.noun])(rng)} {result}"
-    verb = rng.choice(VERBS)
+    if not result:
+        result = rng.choice(RESULTS)
+        if rng.random() < 0.4:
+            result = f"{rng.choice([pools.adjective, pools.noun])(rng)} {result}"
+    verb = verb or rng.choice(VERBS)
     base = rng.choice([f"{verb} {result}", f"{verb} {result}", result, f"{result} {verb}"])
     params: dict[str, Param] = {}
     said: dict[str, str] = {}
@@ -176,11 +192,24 @@ def compute_tool(
         if kind == "integer" and not is_whole:
             draw = lambda r, lo=lo, hi=hi: integer(r, int(lo), int(hi))  # type: ignore[misc, assignment]  # noqa: E731
         text = f"{about}{'' if unit == '-' or rng.random() < 0.4 else f', in {unit}'}."
+        if unit == "percent" and rng.random() < 0.5:  # told in percent, wanted as a share
+            kind, text = "number", rng.choice(SHARES).format(a=about)
+            draw = lambda r, percent=draw: _share(percent(r))  # type: ignore[misc]  # noqa: E731
         if key not in params:
             params[key] = Param(
                 key, {"type": kind}, draw, _phrases(variant, unit), i < 3 or rng.random() < 0.5, text
             )
             said[key] = variant
+    twice: list[str] = []
+    of_both = f"{said[next(iter(params))]}s"
+    measure = "" if chosen[0][2] == "-" else f" {chosen[0][2]}"
+    if rng.random() < 0.25:  # one quantity of two things
+        key = next(iter(params))
+        twin = params.pop(key)
+        for suffix in rng.choice([("1", "2"), ("_a", "_b")]):
+            name = styled(rename(rng, f"{said[key]}{suffix}", split), style)
+            params[name] = replace(twin, name=name, phrases=_phrases(f"{said[key]} {suffix.strip('_')}", "-"))
+            twice.append(name)
     for _ in range(rng.choice([0, 0, 0, 1, 2])):
         name = rng.choice(LISTS) + rng.choice(["", "", " a", " b", "1", "2"])
         key = styled(rename(rng, name, split), style)
@@ -220,14 +249,20 @@ def compute_tool(
         if r.random() < 0.3:
             head += f" of the {for_what}"
         parts = []
-        for key, value in spoken.items():
+        apart = dict(spoken)
+        if len(twice) == 2 and all(n in spoken for n in twice) and r.random() < 0.8:
+            a, b = (apart.pop(n).text for n in twice)
+            parts.append(pick(r, TWICE, split).format(q=of_both, a=a, b=b, u=measure))
+        for key, value in apart.items():
             options = params[key].phrases
             phrase = pick(r, options, split)
             parts.append(phrase.replace("{v}", value.text))
         if r.random() < 0.4:
             r.shuffle(parts)
         roll = r.random()
-        if roll < 0.45:
+        if not parts:
+            text = head
+        elif roll < 0.45:
             text = f"{head} with {joined(parts, r)}"
         elif roll < 0.6:
             text = f"{head} for {joined(parts, r)}"
@@ -237,6 +272,8 @@ def compute_tool(
             text = f"Given {joined(parts, r)}, {head[0].lower() + head[1:]}"
         else:
             text = f"{head}: {', '.join(parts)}"
+        if r.random() < 0.5:
+            text = text.replace(" percent", "%")
         return text + ("?" if head.startswith(("What", "How", "Can")) or r.random() < 0.1 else ".")
 
     return base, about, params, result, ask

@@ -30,6 +30,8 @@ SPECIAL = (
 END_OF_TEXT, IM_START, IM_END = 0, 1, 2
 TRAINED = 1 << 15  # flag of a stored uint16 id: the model learns to write it
 IGNORED = 1 << 14  # flag: the loss never counts it
+BRANCH = 1 << 13  # flag: here begins another continuation of the document's shared start
+ID_MASK = BRANCH - 1
 
 
 class Part(NamedTuple):
@@ -130,9 +132,23 @@ class Renderer:
         return out
 
     def training(self, conversation: Conversation) -> npt.NDArray[np.uint16]:
-        """Ids with the TRAINED bit, closed by end of text."""
+        """Ids with their flags, closed by end of text. A branch is flagged where it begins and is not to be
+        guessed there; branches of a conversation that opens with nothing shared are documents of their own.
+        """
+        start = self._flagged(conversation.tools, conversation.messages)
+        out = start
+        for branch in conversation.branches:
+            ids = self._flagged([], branch)
+            if start:
+                ids[0] |= BRANCH | IGNORED
+            elif out:
+                out = [*out, END_OF_TEXT]
+            out = out + ids
+        return np.array([*out, END_OF_TEXT], dtype=np.uint16)
+
+    def _flagged(self, tools: list[dict[str, Any]], messages: list[Message]) -> list[int]:
         out: list[int] = []
-        for part in text_parts(conversation.tools, conversation.messages):
+        for part in text_parts(tools, messages):
             ids = [self.special[part.text]] if part.special else self.encode(part.text)
             out += [i | part.flag for i in ids]
-        return np.array([*out, END_OF_TEXT], dtype=np.uint16)
+        return out

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from training.families import FAMILIES, Family, family_params
-from training.kinds import Kinds, Param, Spoken, in_split, joined, pick, rename, styled, words
-from training.quantities import compute_tool
+from training.kinds import SCALARS, Kinds, Param, Split, Spoken, in_split, joined, pick, rename, styled, words
+from training.quantities import RESULTS, compute_tool
+from training.quantities import VERBS as COMPUTE_VERBS
+from training.variety import Pair, any_param, decorated, pair
 
 Call = tuple[str, dict[str, Any]]
 
@@ -28,6 +30,8 @@ class Tool:
     params: tuple[Param, ...]
     ask: Callable[[random.Random, dict[str, Spoken]], str]
     topic: str
+    whole: bool = False
+    """Requests are whole sentences that name every required argument."""
 
     def schema(self) -> dict[str, Any]:
         out: dict[str, Any] = {"type": "object", "properties": {p.name: p.json_schema() for p in self.params}}
@@ -62,6 +66,37 @@ OPENERS = (
     "My task is to {}.",
     "Go ahead and {}.",
     "We have to {}.",
+    "I would like you to {}.",
+    "Let's {}.",
+    "It is time to {}.",
+    "Time to {}.",
+    "Make sure to {}.",
+    "You should {}.",
+    "My boss wants me to {}.",
+    "Is it possible to {}?",
+    "Are you able to {}?",
+    "How about you {}?",
+    "Now {}.",
+    "Kindly {}.",
+    "Just {}.",
+    "Try to {}.",
+    "I have to {} today.",
+    "We want to {}, please.",
+    "Do me a favor and {}.",
+    "Will you {}?",
+    "First of all, {}.",
+    "I'm trying to {}.",
+    "I am looking to {}.",
+    "What I need is to {}.",
+    "Please help us {}.",
+    "Could you please {}?",
+    "If you can, {}.",
+    "{}, please.",
+    "{}, will you?",
+    "Assist me to {}.",
+    "Somebody must {}.",
+    "They asked us to {}.",
+    "I'd love to {}.",
 )
 FILLERS = (
     "",
@@ -76,6 +111,41 @@ FILLERS = (
     "Good morning. ",
     "Next: ",
     "Listen, ",
+    "I'm working on a report. ",
+    "We have a meeting soon. ",
+    "This is for my homework. ",
+    "My colleague asked me for something. ",
+    "I was wondering about this for a while. ",
+    "We are planning the next quarter. ",
+    "I'm curious: ",
+    "For my project: ",
+    "As part of our review, here is what I want. ",
+    "I'm new here. ",
+    "Sorry to bother you again. ",
+    "It would help me a lot. ",
+)
+ASIDES = (
+    "We talked about this {n} days ago. ",
+    "I have asked {n} times already. ",
+    "I waited {n} hours for this. ",
+    "There are {n} minutes left. ",
+    "This is question {n} on my sheet: ",
+    "Room {n} wants to know: ",
+    "My {n} colleagues and I have a question. ",
+    "After {n} tries I give up. ",
+)
+TAILS = (
+    "",
+    "",
+    "",
+    "",
+    "",
+    "",
+    " Thanks!",
+    " I'd be grateful.",
+    " It is for a friend.",
+    " Thank you.",
+    " That's all.",
 )
 
 
@@ -86,18 +156,51 @@ class Toolsmith:
         self.kinds = kinds
         self.split = kinds.split
         self.pools = kinds.pools
+        groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
+        for raw in self.pools.operations:
+            for word in words(raw["name"]).split()[1:]:
+                if len(word) > 3:
+                    groups.setdefault((raw["group"], word), []).append(raw)
+        self._relatives = {k: v for k, v in groups.items() if len(v) > 1}
 
     def tool(self, rng: random.Random) -> Tool:
         roll = rng.random()
-        if roll < 0.38:
-            tool = self.family(rng)
-        elif roll < 0.62:
-            tool = self.api(rng)
-        elif roll < 0.80:
-            tool = self.composed(rng)
+        if roll < 0.33:
+            return self._ready(rng, self.family(rng))
+        if roll < 0.55:
+            return self._ready(rng, self.api(rng))
+        if roll < 0.80:
+            return self._ready(rng, self.composed(rng))
+        return self._ready(rng, self.computing(rng))
+
+    def siblings(self, rng: random.Random, count: int) -> list[Tool]:
+        """Tools that must be told apart: operations of one API on one thing, one verb for several things, several
+        verbs for one thing, several results of one field. Maybe fewer than `count`."""
+        roll = rng.random()
+        made: list[Tool] = []
+        if roll < 0.4 and self._relatives:
+            raws = self._relatives[rng.choice(list(self._relatives))]
+            made = [self.api(rng, raw) for raw in rng.sample(raws, min(count, len(raws)))]
+        elif roll < 0.6:
+            noun = self._noun(rng)
+            taken: set[str] = set()
+            for verb, said in rng.sample(VERBS, len(VERBS)):
+                if len(made) < count and not taken & set(said.split("|")):
+                    taken |= set(said.split("|"))
+                    made.append(self.composed(rng, (verb, said), noun))
+        elif roll < 0.8:
+            verb_ = rng.choice(VERBS)
+            head = rng.choice(NOUNS)
+            made = [self.composed(rng, verb_, f"{head} {self.pools.noun(rng)}") for _ in range(count)]
         else:
-            tool = self.computing(rng)
-        return replace(tool, params=tuple(p.decorated(rng) for p in tool.params))
+            field_ = rng.choice([self.pools.adjective, self.pools.noun])(rng)
+            verb = rng.choice(COMPUTE_VERBS)
+            made = [self.computing(rng, f"{field_} {r}", verb) for r in rng.sample(RESULTS, count)]
+        unique = {t.name: self._ready(rng, t) for t in made}
+        return list({t.topic: t for t in unique.values()}.values())
+
+    def _ready(self, rng: random.Random, tool: Tool) -> Tool:
+        return bind(replace(tool, params=tuple(decorated(rng, p) for p in tool.params)))
 
     def _name(self, rng: random.Random, base: str, style: str) -> str:
         """A tool name in the split; dots stay."""
@@ -135,10 +238,10 @@ class Toolsmith:
             return _close(re.sub(r"\{(\w+)\}", lambda m: spoken[params[m.group(1)].name].text, text))
 
         ordered = [params[s.name] for s in family.slots]
-        return Tool(name, rng.choice(family.abouts), tuple(ordered), ask, words(family.names[0]))
+        return Tool(name, rng.choice(family.abouts), tuple(ordered), ask, words(family.names[0]), whole=True)
 
-    def api(self, rng: random.Random) -> Tool:
-        raw = rng.choice(self.pools.operations)
+    def api(self, rng: random.Random, raw: dict[str, Any] | None = None) -> Tool:
+        raw = raw or rng.choice(self.pools.operations)
         style = rng.choice(["snake", "snake", "camel", "pascal"])
         base = words(raw["name"])
         if rng.random() < 0.3:
@@ -159,11 +262,15 @@ class Toolsmith:
             name, about, self._ordered(rng, params), self._asker(rng, _imperative(raw["about"]) or base), base
         )
 
-    def composed(self, rng: random.Random) -> Tool:
-        verb, said = rng.choice(VERBS)
+    def _noun(self, rng: random.Random) -> str:
         noun = self.pools.noun(rng) if rng.random() < 0.5 else rng.choice(NOUNS)
         if rng.random() < 0.5:
             noun = f"{self.pools.adjective(rng) if rng.random() < 0.6 else rng.choice(NOUNS)} {noun}"
+        return noun
+
+    def composed(self, rng: random.Random, verb_: tuple[str, str] | None = None, noun: str = "") -> Tool:
+        verb, said = verb_ or rng.choice(VERBS)
+        noun = noun or self._noun(rng)
         style = rng.choice(["snake", "snake", "camel"])
         base = rng.choice([f"{verb} {noun}", f"{verb} {noun}", f"{noun} {verb}"])
         name = self._name(rng, base, style)
@@ -172,11 +279,13 @@ class Toolsmith:
         params: dict[str, Param] = {}
         needed = rng.randint(1, 3)
         for i in range(needed + rng.choice([0, 0, 1, 1, 2, 3])):
-            made = (
-                self.kinds.nested(rng, style, i < needed)
-                if rng.random() < 0.05
-                else self.kinds.semantic(rng, style, i < needed)
-            )
+            roll = rng.random()
+            if roll < 0.05:
+                made = self.kinds.nested(rng, style, i < needed)
+            elif roll < 0.5:
+                made = any_param(rng, self.kinds, style, i < needed)
+            else:
+                made = self.kinds.semantic(rng, style, i < needed)
             params.setdefault(made.name, made)
         article = (
             rng.choice(["the", "a", "all", ""])
@@ -193,13 +302,19 @@ class Toolsmith:
             ],
             self.split,
         )
-        request = f"{rng.choice(said.split('|'))} {rng.choice(['the', 'a', 'my', ''])} {noun}"
-        return Tool(
-            name, _close(about), self._ordered(rng, params), self._asker(rng, request), f"{verb} {noun}"
-        )
+        article = rng.choice(["the", "a", "my", "", "an" if noun[0] in "aeiou" else "a"])
+        request = f"{rng.choice(said.split('|'))} {article} {noun}"
+        joint: list[Pair] = []
+        if rng.random() < 0.3:
+            first, second, both = pair(rng, self.kinds, style, True)
+            if first.name not in params and second.name not in params and first.name != second.name:
+                params |= {first.name: first, second.name: second}
+                joint.append(both)
+        ask = self._asker(rng, request, joint)
+        return Tool(name, _close(about), self._ordered(rng, params), ask, f"{verb} {noun}")
 
-    def computing(self, rng: random.Random) -> Tool:
-        base, about, params, topic, ask = compute_tool(rng, self.kinds)
+    def computing(self, rng: random.Random, result: str = "", verb: str = "") -> Tool:
+        base, about, params, topic, ask = compute_tool(rng, self.kinds, result, verb)
         name = self._name(rng, base, rng.choice(["snake", "snake", "snake", "camel"]))
         return Tool(name, about, self._ordered(rng, params), ask, topic)
 
@@ -209,27 +324,47 @@ class Toolsmith:
             out.sort(key=lambda p: not p.required)
         return tuple(out)
 
-    def _asker(self, rng: random.Random, core: str) -> Callable[[random.Random, dict[str, Spoken]], str]:
+    def _asker(
+        self, rng: random.Random, core: str, joint: Sequence[Pair] = ()
+    ) -> Callable[[random.Random, dict[str, Spoken]], str]:
         split = self.split
         by_name: dict[str, Param] = {}
 
         def ask(r: random.Random, spoken: dict[str, Spoken]) -> str:
             parts = []
+            used: set[str] = set()
+            together: set[str] = set()
+            for both in joint:
+                if both.first in spoken and both.second in spoken and r.random() < 0.8:
+                    phrase = pick(r, both.phrases, split)
+                    values = {"a": spoken[both.first].text, "b": spoken[both.second].text}
+                    parts.append(re.sub(r"\{([ab])\}", lambda m: values[m.group(1)], phrase))  # noqa: B023
+                    together |= {both.first, both.second}
             for name, value in spoken.items():
-                phrase = pick(r, by_name[name].phrases, split) if name in by_name else "{v}"
+                if name in together:
+                    continue
+                for _ in range(6):  # two values are never told in one way: which is which must show
+                    phrase = pick(r, by_name[name].phrases, split) if name in by_name else "{v}"
+                    if phrase not in used:
+                        break
+                else:
+                    phrase = f"{words(name)} {{v}}"
+                used.add(phrase)
                 parts.append(phrase.replace("{v}", value.text))
             r.shuffle(parts)
-            said = core
-            if r.random() < 0.15 and len(core.split()) > 3:  # a person leaves words out
-                tokens = core.split()
-                del tokens[r.randrange(1, len(tokens))]
-                said = " ".join(tokens)
-            glue = r.choice([" ", " ", ", ", " and "])
-            body = (
-                said.rstrip(".") + (" " if r.random() < 0.7 else ", ") + glue.join(parts) if parts else said
-            )
+            said = core.rstrip(".")
+            if r.random() < 0.15:  # a person leaves small words out
+                said = re.sub(r"(?<=\S) (the|a|an|of|my) ", " ", said, count=1)
+            glue = r.choice([" ", " ", ", ", " and ", "; ", ", assuming ", ", considering "])
             opener = pick(r, OPENERS, split)
-            text = opener.format(body.rstrip(".") if "." in opener or "?" in opener else body)
+            if not parts:
+                body = said
+            elif r.random() < 0.15:  # what is given comes first
+                ahead, rest = glue.join(parts), opener.format(said)
+                return _close(f"{ahead[0].upper()}{ahead[1:]}, {rest[0].lower()}{rest[1:]}")
+            else:
+                body = said + r.choice([" ", " ", " ", ", ", ": "]) + glue.join(parts)
+            text = opener.format(body)
             return _close(text[0].upper() + text[1:] if r.random() < 0.9 else text)
 
         ask.by_name = by_name  # type: ignore[attr-defined]  # filled by `bind` once the parameters exist
@@ -421,62 +556,103 @@ def plain(spoken: dict[str, Spoken]) -> dict[str, Any]:
 
 
 def single(rng: random.Random, tool: Tool) -> Task:
-    spoken = arguments(rng, tool)
-    return Task(rng.choice(FILLERS) + tool.ask(rng, spoken), ((tool.name, plain(spoken)),), (spoken,))
+    spoken = arguments(rng, tool, rng.choice([0.0, 0.3, 0.5]))
+    request = tool.ask(rng, spoken)
+    if request[-1:] in ".?!":
+        request += rng.choice(TAILS)
+    if rng.random() < 0.1:  # numbers that no argument is
+        request = rng.choice(ASIDES).format(n=rng.randint(2, 60)) + request
+    elif rng.random() < 0.6:
+        request = rng.choice(FILLERS) + request
+    return Task(request, ((tool.name, plain(spoken)),), (spoken,))
 
 
-JOINERS = (" Also, ", " And ", " Then ", " After that, ", " Besides, ", "\n", " Furthermore, ", "; ", " ")
+JOINERS = (
+    " Also, ", " And ", " Then ", " After that, ", " Besides, ", "\n", " Furthermore, ", "; ", " ", " And also ", " Additionally, ", " In addition, ", " Moreover, ", " On top of that, ", " Next, ", " Finally, ", " Plus, ", " I also need this: ", " One more thing: ", " Apart from that, ", " Second, ", " While you are at it, ", " Afterwards, ", " Once done, ", " At the same time, ", " As well, ", " Oh, and ", " Then please ", " Likewise, ", " Lastly, ", ", and then ", ", and ", " - also, ", "\nAlso: ", "\nAnd ", " & ", " Separately, ", " For another matter, ", " Meanwhile, ", " Furthermore please ", " To finish, ", " Other than that, ", " Aside from this, ",
+)  # fmt: skip
 
 
-def several(rng: random.Random, tools: list[Tool], split: Any) -> Task:
+def several(rng: random.Random, tools: list[Tool], split: Split) -> Task:
     """One request that needs a call of each tool in the list (a tool may stand there twice)."""
     drawn = [arguments(rng, t, 0.3) for t in tools]
     parts = [t.ask(rng, s) for t, s in zip(tools, drawn, strict=True)]
+    calls = tuple((t.name, plain(s)) for t, s in zip(tools, drawn, strict=True))
+    if rng.random() < 0.12:
+        mark = rng.choice(["{i}. ", "{i}) ", "({i}) ", "- "])
+        gap = rng.choice([" ", "\n"]) if mark != "- " else "\n"
+        lines = gap.join(mark.format(i=i) + part for i, part in enumerate(parts, 1))
+        return Task(
+            rng.choice(["", "Please do this: ", "Two things: " if len(parts) == 2 else "My list: "]) + lines,
+            calls,
+            tuple(drawn),
+        )
     text = parts[0]
     for part in parts[1:]:
         joiner = pick(rng, JOINERS, split)
         if joiner.strip(" ;\n") and part[:1].isupper() and not part.startswith("I "):
             part = part[0].lower() + part[1:]
-        text += (
-            joiner
-            if text[-1:] in ".?!" or joiner[0] != " " or joiner in (" And ", " Then ")
-            else ";" + joiner
-        ) + part
-    return Task(text, tuple((t.name, plain(s)) for t, s in zip(tools, drawn, strict=True)), tuple(drawn))
+        if joiner[0] != " " or joiner == " - also, ":
+            text = text.rstrip(".?!") if joiner[0] != "\n" else text
+        elif text[-1:] not in ".?!" and len(joiner) > 6:
+            text += ";"
+        text += joiner + part
+    return Task(text, calls, tuple(drawn))
 
 
-def parallel(rng: random.Random, tool: Tool) -> Task | None:
-    """One request with two to four values of one argument, or of two "respectively": as many calls of the tool."""
+ANOTHER = (
+    " and another with {w}", ", then one with {w}", "; the same with {w}", " Also with {w}.", " and again with {w}", ", as well as one with {w}",
+    ". Then with {w}", ", plus one with {w}", ". Do it once more, but {w}", ". And with {w}", "; next, {w}",
+)  # fmt: skip
+
+
+def parallel(rng: random.Random, tool: Tool, split: Split) -> Task | None:
+    """One request with two to four values of some arguments: as many calls of the tool."""
     spoken = arguments(rng, tool, 0.25)
-    varied = [
-        p for p in tool.params if p.name in spoken and p.schema["type"] in ("string", "integer", "number")
-    ]
+    varied = [p for p in tool.params if p.name in spoken and p.schema["type"] in SCALARS]
     if not varied:
         return None
-    count = rng.randint(2, 4)
-    chosen = rng.sample(varied, 2 if len(varied) > 1 and rng.random() < 0.3 else 1)
-    drawn: dict[str, list[Spoken]] = {}
-    for param in chosen:
-        values: list[Spoken] = []
-        for _ in range(count * 3):
-            v = param.draw(rng)
-            fresh = all(v.value != o.value for o in values) or len(chosen) > 1
-            if len(values) < count and fresh and not re.search(r"[.,?!]$", v.text):
-                values.append(v)
-        drawn[param.name] = values
-    count = min(len(v) for v in drawn.values())
-    if count < 2:
+    in_turn = rng.random() < 0.45
+    most = len(varied) if in_turn else min(2, len(varied))
+    chosen = rng.sample(varied, rng.randint(1, most) if rng.random() < 0.5 else 1 if not in_turn else most)
+    sets = [spoken]
+    for _ in range(rng.randint(2, 4) * 2):
+        made = {**spoken, **{p.name: p.draw(rng) for p in chosen}}
+        if all(plain(made) != plain(o) for o in sets):
+            sets.append(made)
+    sets = sets[: rng.choice([2, 2, 2, 3, 3, 4])]
+    if len(sets) < 2 or any(re.search(r"[.,?!;]", s[p.name].text) for s in sets for p in chosen):
         return None
-    shown = dict(spoken)
-    for name, values in drawn.items():
-        shown[name] = Spoken(None, joined([v.text for v in values[:count]], rng))
+    calls = tuple((tool.name, plain(s)) for s in sets)
+    if in_turn:
+        return Task(_in_turn(rng, tool, sets, chosen, split), calls, tuple(sets))
+    shown = {**spoken, **{p.name: Spoken(None, joined([s[p.name].text for s in sets], rng)) for p in chosen}}
     request = tool.ask(rng, shown)
     if len(chosen) > 1:
         request = request.rstrip(".?!") + rng.choice(
             [", respectively.", " respectively.", " (respectively)."]
         )
-    all_spoken = [{**spoken, **{n: values[i] for n, values in drawn.items()}} for i in range(count)]
-    calls = [(tool.name, plain(s)) for s in all_spoken]
-    if any(a == b for i, a in enumerate(calls) for b in calls[:i]):
+    elif len({plain(s)[chosen[0].name] for s in sets}) < len(sets):
         return None
-    return Task(request, tuple(calls), tuple(all_spoken))
+    return Task(request, calls, tuple(sets))
+
+
+def _in_turn(
+    rng: random.Random, tool: Tool, sets: list[dict[str, Spoken]], chosen: list[Param], split: Split
+) -> str:
+    """A whole request for the first set, and for each other only what differs."""
+    request = tool.ask(rng, sets[0]).rstrip(".?!")
+    link = pick(rng, ANOTHER, split)
+    ordered = rng.sample(chosen, len(chosen))
+    for s in sets[1:]:
+        told = [
+            (
+                rng.choice(p.phrases)
+                if len(p.phrases) > 1 and "{v}" not in p.phrases
+                else f"{words(p.name)} {{v}}"
+            )
+            .replace("{v}", s[p.name].text)
+            .removeprefix("with ")
+            for p in ordered
+        ]
+        request += link.format(w=joined(told, rng)).rstrip(".")
+    return request + rng.choice([".", ".", "?", ""])

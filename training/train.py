@@ -18,18 +18,20 @@ import argparse
 import copy
 import json
 import math
+import multiprocessing
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from kogagent.spec import ModelSpec
 from training.data import DataConfig, Ids, Packer, shards
+from training.kinds import Split
 from training.render import IM_END
 from training.trainer import Team, TrainConfig, Trainer, export, schedule
 
@@ -74,6 +76,8 @@ class RunConfig:
     eval_rows: int = 64
     eval_every: float = 60
     resume: bool = False
+    pause: float | None = None
+    """Seconds of this call after which the run rests, to be resumed."""
     eager: bool = False
     quiet: bool = False
 
@@ -96,18 +100,22 @@ class Log:
             print(line, flush=True)
 
 
-def validation(data: DataConfig, rows: int) -> dict[str, npt.NDArray[np.uint16]]:
-    """Rows of both splits that training never sees: other seeds, and for `test` other names and templates."""
-    return {
-        split: Packer(replace(data, seed=data.seed + 7_000_000, split=split, rows=rows, prose=0.0)).shard(0)
-        for split in ("train", "test")
-    }
+SPLITS: tuple[Split, ...] = ("train", "test")
 
 
-def batches(source: Iterator[Ids], size: int) -> Iterator[Ids]:
-    for shard in source:
-        for start in range(0, len(shard) - size + 1, size):
-            yield shard[start : start + size]
+def validation(data: DataConfig, rows: int, split: Split) -> Ids:
+    """Rows that training never sees: another seed, and for `test` other names and templates."""
+    return Packer(replace(data, seed=data.seed + 7_000_000, split=split, rows=rows, prose=0.0)).shard(0)
+
+
+def batches(data: DataConfig, workers: int, size: int, team: Team, step: int = 0) -> Iterator[Ids]:
+    """The batches of this process from a step on."""
+    in_shard = data.rows // size
+    first = team.rank + step // in_shard * team.size
+    for shard in shards(data, workers, range(first, 1_000_000, team.size)):
+        for i in range(step % in_shard, in_shard):
+            yield shard[i * size : (i + 1) * size]
+        step = 0
 
 
 def run(
@@ -117,10 +125,13 @@ def run(
     team = Team()
     out.mkdir(parents=True, exist_ok=True)
     log = Log(out / "log.jsonl", team.rank == 0, how.quiet)
-    shard_source = shards(data, how.workers, range(team.rank, 1_000_000, team.size))
-    source = batches(shard_source, config.batch)
-    batch: Ids = next(source)  # the data processes are forked before the device is touched
-    held = validation(data, how.eval_rows)
+    # data processes are forked before the device is touched, and work while it compiles
+    state = out / "state.pt"
+    saved = torch.load(state, map_location="cpu") if how.resume and state.exists() else None
+    source = batches(data, how.workers, config.batch, team, saved["step"] if saved else 0)
+    batch = next(source)
+    pool = ProcessPoolExecutor(len(SPLITS), multiprocessing.get_context("fork"))
+    held = {s: pool.submit(validation, data, how.eval_rows, s) for s in SPLITS if team.rank == 0}
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     team.join()
     torch.manual_seed(config.seed)
@@ -128,10 +139,8 @@ def run(
     trainer = Trainer(spec, config, device, team, how.eager)
     if how.start is not None:
         trainer.begin_with(how.start)
-    if how.resume and (out / "state.pt").exists():
-        trainer.restore(torch.load(out / "state.pt", map_location=device))
-        for _ in range(trainer.step_number):
-            batch = next(source)
+    if saved:
+        trainer.restore(saved)
     log.note(
         event="start",
         parameters=spec.parameters,
@@ -150,18 +159,23 @@ def run(
         trainer.step_number -= 1
         torch.cuda.synchronize()
         log.note(event="compiled", memory=torch.cuda.max_memory_allocated())
-    _loop(trainer, source, batch, held, out, how, log)
+    finished = _loop(trainer, source, batch, held, out, how, log)
     final: dict[str, Any] = {}
     if team.rank == 0:
         export(trainer, out / "checkpoint", torch.float16)
-        final = {k: trainer.evaluate(v) for k, v in held.items()}
+        final = {k: trainer.evaluate(v.result()) for k, v in held.items()}
         tokens = trainer.step_number * config.batch * data.length * team.size
         log.note(
-            event="end", step=trainer.step_number, tokens=tokens, seconds=round(trainer.elapsed, 1), **final
+            event="end" if finished else "rest",
+            step=trainer.step_number,
+            tokens=tokens,
+            seconds=round(trainer.elapsed, 1),
+            **final,
         )
         if how.resume:
-            torch.save(trainer.state(), out / "state.pt")
-    shard_source.close()  # type: ignore[attr-defined]  # ends the data processes
+            torch.save(trainer.state(), state)
+    source.close()  # type: ignore[attr-defined]  # ends the data processes
+    pool.shutdown()
     team.leave()
     return final
 
@@ -170,15 +184,19 @@ def _loop(
     trainer: Trainer,
     source: Iterator[Ids],
     batch: Ids,
-    held: dict[str, Ids],
+    held: dict[str, Future[Ids]],
     out: Path,
     how: RunConfig,
     log: Log,
-) -> None:
-    """Steps until the schedule ends; evaluates, exports and keeps a state to go back to on the way."""
+) -> bool:
+    """Steps until the schedule ends (True) or the run is to rest (False).
+
+    Evaluates, exports and keeps a state to go back to on the way.
+    """
     team, device = trainer.team, trainer.device
     seconds = how.seconds if how.finish_at is None else how.finish_at - time.time()
-    began = time.perf_counter() - trainer.elapsed
+    called = time.perf_counter()
+    began = called - trainer.elapsed
     good = copy.deepcopy(trainer.state())
     next_eval = trainer.elapsed + how.eval_every
     marked, marked_step = time.perf_counter(), trainer.step_number
@@ -187,7 +205,9 @@ def _loop(
         progress = trainer.elapsed / seconds if seconds else trainer.step_number / (how.steps or 1)
         progress = team.agree(progress, device)
         if progress >= 1:
-            return
+            return True
+        if how.pause is not None and team.agree(time.perf_counter() - called, device) >= how.pause:
+            return False
         factor = schedule(trainer.config, how.span[0] + progress * (how.span[1] - how.span[0]))
         if how.start is not None:  # the optimisers' averages begin anew
             factor *= min(1.0, progress / trainer.config.warmup)
@@ -213,7 +233,7 @@ def _loop(
                 good = copy.deepcopy(trainer.state())
                 if team.rank == 0:
                     few = max(trainer.config.batch, how.eval_rows // 4)
-                    scores = {k: trainer.evaluate(v[:few]) for k, v in held.items()}
+                    scores = {k: trainer.evaluate(v.result()[:few]) for k, v in held.items()}
                     log.note(event="eval", step=trainer.step_number, **scores)
                     export(trainer, out / "checkpoint", torch.float16)
                     if how.resume:
@@ -256,6 +276,7 @@ def main() -> None:
     parser.add_argument("--eval-rows", type=int, default=64)
     parser.add_argument("--eval-every", type=float, default=60)
     parser.add_argument("--resume", action="store_true")
+    parser.add_argument("--pause", type=float, help="rest after so many seconds; --resume goes on")
     parser.add_argument("--eager", action="store_true", help="no compilation, dense masks")
     parser.add_argument("--tiny", action="store_true", help="the test shape, on a CPU")
     args = parser.parse_args()
@@ -265,7 +286,7 @@ def main() -> None:
         parser.error("--span takes two shares of the schedule, 0 <= FROM < TO <= 1")
     spec = TINY if args.tiny else NANO
     config = TrainConfig(batch=args.batch, lr=args.lr, prompt_weight=args.prompt_weight, seed=args.seed)
-    data = DataConfig(args.data, seed=args.seed, length=spec.context, rows=64 if args.tiny else 256)
+    data = DataConfig(args.data, seed=args.seed, length=spec.context, rows=64)
     how = RunConfig(
         seconds=args.seconds,
         steps=args.steps,
@@ -275,7 +296,8 @@ def main() -> None:
         workers=args.workers,
         eval_rows=args.eval_rows,
         eval_every=args.eval_every,
-        resume=args.resume,
+        resume=args.resume or args.pause is not None,
+        pause=args.pause,
         eager=args.eager,
     )
     run(spec, config, data, args.out, how)

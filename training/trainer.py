@@ -17,10 +17,9 @@ import torch
 
 from kogagent.errors import ConfigError
 from kogagent.spec import ModelSpec
-from training.data import ID_MASK
-from training.model import LaneModel, block_masks, dense_masks, reaches
+from training.model import LaneModel, Layout, block_masks, dense_masks, reaches
 from training.optim import Muon
-from training.render import END_OF_TEXT, IGNORED, SPECIAL, TRAINED
+from training.render import BRANCH, END_OF_TEXT, ID_MASK, IGNORED, SPECIAL, TRAINED
 
 CALL = SPECIAL.index("<tool_call>")
 
@@ -88,12 +87,22 @@ def schedule(config: TrainConfig, progress: float) -> float:
     return min(1.0, max(0.0, (1 - progress) / config.cooldown))
 
 
-def split_batch(rows: torch.Tensor, prompt_weight: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """(ids, targets, weights) of stored rows [B, T+1]."""
-    rows = rows.long()
-    targets = rows[:, 1:]
-    weights = torch.where((targets & TRAINED) > 0, 1.0, prompt_weight) * ((targets & IGNORED) == 0)
-    return rows[:, :-1] & ID_MASK, targets & ID_MASK, weights
+@dataclass(frozen=True)
+class Batch:
+    """Stored rows [B, T+1] taken apart: ids, targets and loss weights [B, T], and where branches begin."""
+
+    ids: torch.Tensor
+    targets: torch.Tensor
+    weights: torch.Tensor
+    starts: torch.Tensor
+
+    @classmethod
+    def of(cls, rows: torch.Tensor, prompt_weight: float) -> Batch:
+        rows = rows.long()
+        targets = rows[:, 1:]
+        weights = torch.where((targets & TRAINED) > 0, 1.0, prompt_weight) * ((targets & IGNORED) == 0)
+        starts = (rows[:, :-1] & BRANCH) > 0
+        return cls(rows[:, :-1] & ID_MASK, targets & ID_MASK, weights, starts)
 
 
 class Trainer:
@@ -123,16 +132,21 @@ class Trainer:
             self._reaches = reaches(spec.windows, spec.context, device)
             self._make: Any = torch.compile(create_block_mask, dynamic=False)
 
-    def masks(self, ids: torch.Tensor) -> dict[int, Any]:
+    def losses(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """LaneModel.loss of a batch."""
+        layout = Layout.of(batch.ids, batch.starts, END_OF_TEXT)
+        masks: dict[int, Any]
         if self.compiled:
-            return block_masks(ids, self._reaches, END_OF_TEXT, self._make)
-        return dict(dense_masks(ids, self.spec.windows, END_OF_TEXT))
+            masks = block_masks(layout, self._reaches, self._make)
+        else:
+            masks = dict(dense_masks(layout, self.spec.windows))
+        return self.model.loss(batch.ids, layout.place, batch.targets, batch.weights, masks)
 
     def step(self, rows: torch.Tensor, factor: float) -> torch.Tensor:
         """One update on stored rows [B, T+1]; the weighted mean loss, still on the device."""
-        ids, targets, weights = split_batch(rows, self.config.prompt_weight)
-        total, _, _ = self.model.loss(ids, targets, weights, self.masks(ids))
-        counted = self.team.sum(weights.sum())
+        batch = Batch.of(rows, self.config.prompt_weight)
+        total, _, _ = self.losses(batch)
+        counted = self.team.sum(batch.weights.sum())
         loss = total / counted
         torch.autograd.backward(loss)
         for weight in self.model.parameters():
@@ -156,9 +170,9 @@ class Trainer:
         size = self.config.batch
         for start in range(0, len(rows) // size * size, size):
             part = torch.from_numpy(rows[start : start + size].astype(np.int32)).to(self.device)
-            ids, targets, weights = split_batch(part, 0.0)
-            _, losses, right = self.model.loss(ids, targets, weights, self.masks(ids))
-            trained = weights > 0
+            batch = Batch.of(part, 0.0)
+            _, losses, right = self.losses(batch)
+            trained = batch.weights > 0
             prompt = ~trained & ((part[:, 1:] & IGNORED) == 0)
             sums += [
                 x.item() for x in (losses[trained].sum(), trained.sum(), losses[prompt].sum(), prompt.sum())

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import random
+from itertools import pairwise
 from pathlib import Path
 
 import jsonschema
 import numpy as np
 import pytest
 
-from training.data import ID_MASK, DataConfig, Packer, shards
+from training.data import DataConfig, Packer, shards
 from training.dialogues import Conversation, Message, Writer
 from training.engine_types import engine_messages, tool_specs
 from training.kinds import Pools, Split, held_out
-from training.render import END_OF_TEXT, IGNORED, SPECIAL, TRAINED, Renderer, text_parts
+from training.render import BRANCH, END_OF_TEXT, ID_MASK, IGNORED, SPECIAL, TRAINED, Renderer, text_parts
 from training.tokenizer import config
 
 SPLITS: tuple[Split, ...] = ("train", "test")
@@ -68,7 +69,7 @@ def test_desk_answers_quote_what_their_own_calls_return(data_folder: Path) -> No
 def test_a_request_with_no_fitting_tool_gets_no_call(data_folder: Path) -> None:
     writer, rng = Writer(Pools(data_folder / "pools.json.gz"), "train"), random.Random(6)
     for _ in range(50):
-        c = writer.decline(rng)
+        c = writer.decline(rng, writer.toolset(rng))
         assert c.tools and not any(m.calls for m in c.messages)
 
 
@@ -86,6 +87,26 @@ def test_rendering_equals_the_chat_template_in_the_engine(data_folder: Path, tmp
     for c in _conversations(data_folder, "train", 60):
         ids = renderer.ids(c.tools, c.messages, prompt=True)
         assert ids == chat.render(engine_messages(c.messages), tool_specs(c.tools))
+
+
+def test_each_branch_of_a_bundle_is_stored_as_the_conversation_alone_would_be(data_folder: Path) -> None:
+    renderer = _renderer(data_folder)
+    writer, rng = (
+        Writer(Pools(data_folder / "pools.json.gz"), "train"),
+        random.Random(random.randrange(10**6)),
+    )
+    branches = 0
+    for _ in range(12):
+        c = writer.bundle(rng)
+        stored = renderer.training(c)
+        at = [*np.flatnonzero(stored & BRANCH), len(stored) - 1]
+        start = (stored[: at[0]] & ID_MASK).tolist()
+        for branch, (begin, end) in zip(c.branches, pairwise(at), strict=True):
+            alone = renderer.ids(c.tools, [*c.messages, *branch])
+            assert start + (stored[begin:end] & ID_MASK).tolist() == alone
+            assert stored[begin] & IGNORED and (stored[begin:end] & TRAINED).any()
+            branches += 1
+    assert branches > 12
 
 
 def test_tags_in_plain_text_stay_text(data_folder: Path) -> None:
@@ -119,7 +140,7 @@ def test_a_word_has_the_same_ids_after_a_space_and_after_a_quote(data_folder: Pa
 
 
 def test_shards_are_a_function_of_seed_and_number_however_many_processes_make_them(data_folder: Path) -> None:
-    config_ = DataConfig(data_folder, seed=8, length=256, rows=12)
+    config_ = DataConfig(data_folder, seed=8, length=512, rows=6, branches=2)
     alone = list(shards(config_, 0, range(3)))
     made = shards(config_, 2, range(3))
     assert all((a == b).all() for a, b in zip(alone, made, strict=True))
@@ -127,7 +148,7 @@ def test_shards_are_a_function_of_seed_and_number_however_many_processes_make_th
 
 
 def test_packed_rows_hold_whole_documents(data_folder: Path) -> None:
-    packer = Packer(DataConfig(data_folder, seed=8, length=512, rows=16, prose=0.0))
+    packer = Packer(DataConfig(data_folder, seed=8, length=512, rows=16, prose=0.0, branches=2))
     rows = packer.shard(0)
     assert rows.shape == (16, 513)
     filled = (rows & IGNORED == 0).mean()

@@ -17,7 +17,7 @@ from kogagent.errors import ConfigError
 from kogagent.spec import ModelSpec
 from training.data import DataConfig
 from training.experiment import BEGIN, END, VARIANTS, main
-from training.model import LaneModel, dense_masks
+from training.model import LaneModel, Layout, dense_masks
 from training.optim import orthogonal
 from training.train import TINY, RunConfig, run
 from training.trainer import TrainConfig, schedule
@@ -34,7 +34,7 @@ SHAPE = replace(
     windows=(8, 0, 5, 0, 3),
 )
 SMALL = replace(
-    TINY, vocab_size=1024, dim=32, n_layers=2, head_dim=8, ffn_dim=64, context=256, windows=(64, 0), delay=1
+    TINY, vocab_size=1024, dim=32, n_layers=2, head_dim=8, ffn_dim=64, context=512, windows=(64, 0), delay=1
 )
 
 
@@ -64,11 +64,21 @@ def test_the_training_forward_equals_the_reference(changes: dict[str, Any]) -> N
             p.add_(torch.randn(p.shape, generator=g) * 0.1)
     ids = torch.randint(1, 64, (2, 40), generator=g)
     ids[1, 17] = 0  # the end of a document: what follows must not see what came before
+    starts = torch.zeros_like(ids, dtype=torch.bool)
+    starts[0, [12, 25]] = starts[1, 21] = True  # branches: each sees its document's start and itself
+    layout = Layout.of(ids, starts, 0)
     with torch.no_grad():
-        out = model(ids, dense_masks(ids, spec.windows, 0))
+        out = model(ids, layout.place, dense_masks(layout, spec.windows))
     reference = ReferenceBackend(spec, model.tensors(torch.float32))
-    for got, part in ((out[0], ids[0]), (out[1, :18], ids[1, :18]), (out[1, 18:], ids[1, 18:])):
-        torch.testing.assert_close(got, reference.forward(part.tolist()), rtol=1e-4, atol=1e-5)
+    for row, shared, own in (
+        (0, range(12), range(12, 25)),
+        (0, range(12), range(25, 40)),
+        (1, range(0), range(18)),
+        (1, range(18, 21), range(21, 40)),
+    ):
+        at = [*shared, *own]
+        alone = reference.forward(ids[row, at].tolist())
+        torch.testing.assert_close(out[row, at], alone, rtol=1e-4, atol=1e-5)
 
 
 def test_newton_schulz_makes_all_singular_values_about_one() -> None:
@@ -85,7 +95,7 @@ def test_the_schedule_rises_stays_and_falls_to_zero() -> None:
 
 def _run(folder: Path, out: Path, steps: int, resume: bool = False, seed: int = 1) -> dict[str, Any]:
     config = TrainConfig(batch=2, seed=seed)
-    data = DataConfig(folder, seed=seed, length=SMALL.context, rows=8, prose=0.25)
+    data = DataConfig(folder, seed=seed, length=SMALL.context, rows=8, prose=0.25, branches=2)
     how = RunConfig(steps=steps, eval_rows=4, eval_every=1e9, resume=resume, quiet=True)
     return run(SMALL, config, data, out, how, device="cpu")
 
@@ -116,7 +126,8 @@ def _check_logits(spec: ModelSpec, tensors: dict[str, torch.Tensor]) -> None:
     model.load(tensors)
     ids = torch.randint(1, spec.vocab_size, (1, 80))
     with torch.no_grad():
-        ours = model(ids, dense_masks(ids, spec.windows, 0))[0]
+        layout = Layout.of(ids, torch.zeros_like(ids, dtype=torch.bool), 0)
+        ours = model(ids, layout.place, dense_masks(layout, spec.windows))[0]
     backend = CpuBackend(spec, tensors)
     kv = backend.open_kv(80)
     theirs = torch.from_numpy(backend.logits(kv, ids[0].tolist()))
@@ -128,7 +139,10 @@ def _check_logits(spec: ModelSpec, tensors: dict[str, torch.Tensor]) -> None:
 def test_a_run_goes_on_from_the_weights_of_another_in_its_part_of_the_schedule(
     data_folder: Path, tmp_path: Path
 ) -> None:
-    config, data = TrainConfig(batch=2), DataConfig(data_folder, length=SMALL.context, rows=8, prose=0.25)
+    config, data = (
+        TrainConfig(batch=2),
+        DataConfig(data_folder, length=SMALL.context, rows=8, prose=0.25, branches=2),
+    )
     how = RunConfig(steps=12, span=(0.0, 0.5), eval_rows=4, eval_every=1e9, quiet=True)
     first = run(SMALL, config, data, tmp_path / "first", how, device="cpu")
     how = replace(how, span=(0.5, 1.0), start=tmp_path / "first" / "checkpoint")

@@ -1,0 +1,248 @@
+# ruff: noqa: E501 -- phrases are data: one list a line reads better than wrapped ones
+"""Parameters named by any noun and values of any look: what no list of kinds foresees. Knows no tools."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from training.kinds import (
+    Kinds,
+    Param,
+    Pools,
+    Spoken,
+    date,
+    described,
+    integer,
+    listed,
+    number,
+    rename,
+    styled,
+    words,
+)
+
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+REGIONS = [
+    "CA",
+    "NY",
+    "TX",
+    "WA",
+    "IL",
+    "FL",
+    "MA",
+    "CO",
+    "GA",
+    "OH",
+    "Canada",
+    "UK",
+    "Australia",
+    "Texas",
+    "France",
+    "Germany",
+    "Japan",
+    "India",
+]
+# parameters that come in twos and are told in one breath: names ~ kind ~ descriptions ~ phrases
+PAIRS_RAW = """
+a b|x y|num1 num2|number1 number2|first_number second_number|value1 value2|n k|first second ~ number ~ The first number.|The second number. ~ of {a} and {b}|for {a} and {b}|with {a} and {b}|from {a} and {b}|given {a} and {b}|on the numbers {a} and {b}|for the two numbers {a} and {b}|, for example {a} and {b}|using {a} as well as {b}
+start end|min max|low high|lower upper|minimum maximum|start_year end_year|from_value to_value|begin end ~ integer ~ Where it begins.|Where it ends. ~ from {a} to {b}|between {a} and {b}|in the range {a} to {b}|starting at {a} and ending at {b}|from {a} until {b}|in {a}-{b}|with limits of {a} and {b}
+start_date end_date|from_date to_date|check_in check_out|first_day last_day|departure_date return_date ~ date ~ The first day, as YYYY-MM-DD.|The last day, as YYYY-MM-DD. ~ from {a} to {b}|between {a} and {b}|starting {a} until {b}|from {a} through {b}|beginning on {a} and ending on {b}
+origin destination|start_location end_location|from_city to_city|source target|city1 city2|departure arrival|pickup dropoff|location1 location2 ~ place ~ Where it starts.|Where it ends. ~ from {a} to {b}|between {a} and {b}|to {b} from {a}|starting in {a} and going to {b}|from {a} all the way to {b}|leaving {a} for {b}
+item1 item2|team1 team2|player1 player2|species1 species2|country1 country2|product_a product_b|object1 object2|name1 name2|first_text second_text ~ text ~ The first to compare.|The second to compare. ~ {a} and {b}|{a} with {b}|{a} versus {b}|{a} against {b}|between {a} and {b}|for {a} and {b}|of {a} and {b}|{a} compared to {b}|both {a} and {b}
+from_unit to_unit|base_currency target_currency|source_language target_language|old_name new_name|from_format to_format|current_status new_status ~ word ~ What it is now.|What it shall be. ~ from {a} to {b}|{a} to {b}|into {b} from {a}|turning {a} into {b}|from {a} into {b}
+mass1 mass2|charge1 charge2|distance1 distance2|height1 height2|price1 price2|score1 score2|speed_a speed_b|weight_a weight_b ~ number ~ The first of the two.|The other one. ~ of {a} and {b}|with {a} and {b}|for {a} and {b}|at {a} and {b}|{a} and {b} each|one of {a}, the other of {b}
+"""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Names of two parameters and the ways to tell them together, with the slots {a} and {b}."""
+
+    first: str
+    second: str
+    phrases: tuple[str, ...]
+
+
+def pair(rng: random.Random, kinds: Kinds, style: str, required: bool) -> tuple[Param, Param, Pair]:
+    """Two parameters of one kind, told in one breath: neither a list nor two calls."""
+    names, kind, abouts, phrases = rng.choice(PAIRS)
+    pools = kinds.pools
+    schema: dict[str, Any] = {"type": "string"}
+    draw: Callable[[random.Random], Spoken]
+    if kind in ("number", "integer"):
+        top = rng.choice([20, 100, 1000])
+        whole = kind == "integer" or rng.random() < 0.5
+        schema = {"type": "integer" if whole else "number"}
+        draw = (lambda r: integer(r, 1, top)) if whole else (lambda r: number(r, 1, top))
+    elif kind == "date":
+        draw = date
+    else:
+        pick_text = {"place": lambda r: pools.value(r, "city"), "word": pools.noun}.get(kind)
+
+        def draw(r: random.Random) -> Spoken:
+            value = pick_text(r) if pick_text else free_text(r, pools)
+            return Spoken(value, value)
+
+    made = [
+        Param(
+            styled(rename(rng, name, kinds.split), style),
+            schema,
+            draw,
+            tuple(p.replace("{n}", words(name)) for p in SAID),
+            required,
+            about if rng.random() < 0.8 else f"The {words(name)}.",
+        )
+        for name, about in zip(rng.choice(names.split("|")).split(), abouts.split("|"), strict=True)
+    ]
+    return made[0], made[1], Pair(made[0].name, made[1].name, tuple(phrases.split("|")))
+
+
+ABOUT = (
+    "The {n}.", "The {n} to use.", "Name of the {n}.", "Which {n} is meant.", "{N}.", "The {n} that is asked for.", "{N} to look at.",
+)  # fmt: skip
+SAID = (
+    "with {n} {v}", "with the {n} {v}", "for the {n} {v}", "{n} {v}", "whose {n} is {v}", "where the {n} is {v}", "using {v} as the {n}",
+    "{n}: {v}", "the {n} being {v}", "and the {n} is {v}", "(the {n}: {v})", "of the {n} {v}", "taking {v} for the {n}",
+)  # fmt: skip
+
+PAIRS = [tuple(line.split(" ~ ")) for line in PAIRS_RAW.strip().split("\n")]
+
+
+def formula(rng: random.Random) -> str:
+    """A polynomial or the like, as people type it."""
+    x = rng.choice("xxxtyn")
+    power = rng.choice(["^", "^", "**"])
+    terms = [
+        f"{rng.choice(['', rng.randint(2, 12)])}{x}{power}{rng.randint(2, 4)}"
+        for _ in range(rng.randint(1, 2))
+    ]
+    terms += rng.sample(
+        [f"{rng.randint(2, 20)}{x}", str(rng.randint(1, 30)), f"sin({x})", f"e{power}{x}"], rng.randint(0, 2)
+    )
+    return "".join(t if not i else rng.choice([" + ", " - "]) + t for i, t in enumerate(terms))
+
+
+def free_text(rng: random.Random, pools: Pools) -> str:
+    """A short text: a word, a name, a title, a code, a place with its region."""
+    roll = rng.random()
+    if roll < 0.3:
+        return pools.topic(rng) if rng.random() < 0.4 else pools.noun(rng)
+    if roll < 0.5:
+        title = " ".join(pools.noun(rng) for _ in range(rng.randint(1, 3))).title()
+        return f"The {title}" if rng.random() < 0.2 else title
+    if roll < 0.68:
+        return pools.value(rng, rng.choice(["person", "company", "city", "country", "job", "dish", "last"]))
+    if roll < 0.76:
+        return f"{pools.value(rng, 'city')}, {rng.choice(REGIONS)}"
+    if roll < 0.88:
+        letters = "".join(rng.choice(LETTERS) for _ in range(rng.randint(1, 4)))
+        digits = str(rng.randint(1, 10 ** rng.randint(1, 7)))
+        code = rng.choice(
+            [letters, letters + digits, f"{letters}-{digits}", letters.lower() + digits, digits + letters]
+        )
+        return f"{code} {pools.noun(rng)}" if rng.random() < 0.15 else code
+    if roll < 0.91:
+        return formula(rng)
+    if roll < 0.95:
+        return f"{pools.noun(rng)} and {pools.noun(rng)}"
+    return f"{pools.adjective(rng)} {pools.noun(rng)} of {pools.value(rng, rng.choice(['city', 'last', 'country']))}"
+
+
+def any_param(rng: random.Random, kinds: Kinds, style: str, required: bool) -> Param:
+    """A parameter whose meaning is nothing but its name and description."""
+    pools = kinds.pools
+    noun, gloss = pools.nouns[int(len(pools.nouns) * rng.random() ** 2)]
+    said = f"{pools.adjective(rng)} {noun}" if rng.random() < 0.15 else noun
+    about = (
+        gloss.capitalize() + "."
+        if rng.random() < 0.3
+        else rng.choice(ABOUT).format(n=said, N=said.capitalize())
+    )
+
+    def text(r: random.Random) -> Spoken:
+        value = free_text(r, pools)
+        return Spoken(value, value)
+
+    roll = rng.random()
+    schema: dict[str, Any] = {"type": "string"}
+    draw: Callable[[random.Random], Spoken] = text
+    if roll < 0.14:
+        top = rng.choice([10, 100, 1000, 1000000])
+        schema, draw = {"type": "integer"}, lambda r: integer(r, 1, top)
+    elif roll < 0.24:
+        top = rng.choice([1, 10, 500])
+        schema, draw = {"type": "number"}, lambda r: number(r, 0, top)
+    elif roll < 0.38:
+        options = list(dict.fromkeys(pools.noun(rng) for _ in range(rng.randint(2, 6))))
+        schema, draw = (
+            {"type": "string", "enum": options},
+            lambda r: (lambda o: Spoken(o, o))(r.choice(options)),
+        )
+    elif roll < 0.5:
+        schema, draw = {"type": "array", "items": {"type": "string"}}, lambda r: listed(r, text, 1, 4)
+    phrases = [p.replace("{n}", said) for p in SAID]
+    if draw is text:
+        phrases += ["for {v}", "of {v}", "about {v}", "{v}"]
+    name = styled(rename(rng, said, kinds.split), style)
+    return Param(name, schema, draw, tuple(phrases), required, about)
+
+
+def remark(rng: random.Random, p: Param, default: Any) -> str:
+    """What a description adds: a default, an example, the options. default: None when there is none to tell."""
+    if default is not None:
+        return rng.choice(
+            [
+                "Optional. Default is {d}.",
+                "Default is {d}.",
+                "If not provided, defaults to {d}.",
+                "Defaults to {d}.",
+                "Default: {d}.",
+                "(optional, default {d})",
+            ]
+        ).format(d=repr(default) if isinstance(default, str) else default)
+    options = p.schema.get("enum")
+    if options:
+        return rng.choice(["One of {o}.", "Either {o}.", "Can be {o}.", "Options: {o}."]).format(
+            o=rng.choice([", ", " or "]).join(repr(o) if rng.random() < 0.7 else str(o) for o in options)
+        )
+    value = p.draw(rng).value
+    shown = repr(value) if isinstance(value, str) else value
+    return rng.choice(["For example {v}.", "E.g. {v}.", "e.g., {v}", "Such as {v}.", "Example: {v}."]).format(
+        v=shown
+    )
+
+
+def decorated(rng: random.Random, p: Param) -> Param:
+    """The same parameter with a default, a null, bounds, a remark, or another order of keys in its schema."""
+    schema = dict(p.schema)
+    about = p.about
+    if schema["type"] == "string" and "enum" not in schema and rng.random() < 0.06:
+        schema |= {"minLength": 1, "maxLength": rng.choice([40, 60, 80, 100, 160, 200])}
+    if schema["type"] == "object" and rng.random() < 0.5:
+        schema["additionalProperties"] = False
+    default: dict[str, Any] = {}
+    if not p.required:
+        roll = rng.random()
+        if roll < 0.1:
+            schema = {"anyOf": [schema, {"type": "null"}]}
+        elif roll < 0.3:
+            default = {"default": p.draw(rng).value}
+        if roll > 0.15 and about and rng.random() < 0.5:
+            told = default["default"] if default else p.draw(rng).value
+            if not isinstance(told, dict | list):
+                about = f"{about} {remark(rng, p, told)}"
+    elif "enum" in schema and rng.random() < 0.35:  # options that only the description tells
+        about = f"{about} {remark(rng, p, None)}".strip()
+        if rng.random() < 0.6:
+            del schema["enum"]
+    elif about and schema["type"] in ("string", "number") and "format" not in schema and rng.random() < 0.15:
+        about = f"{about} {remark(rng, p, None)}"
+    if rng.random() < 0.5:
+        shown = described({**schema, **default}, about)
+    else:
+        kind = {k: v for k, v in schema.items() if k in ("type", "anyOf")}
+        rest = {k: v for k, v in schema.items() if k not in kind}
+        shown = {**described(kind, about), **rest, **default}
+    return replace(p, shown=shown)
