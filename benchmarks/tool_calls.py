@@ -2,6 +2,7 @@
 
     python -m benchmarks.tool_calls laneformer-nano --sets held_out simple_python multiple irrelevance
     python -m benchmarks.tool_calls smollm2-135m --sets simple_python --limit 100 --free
+    python -m benchmarks.tool_calls laneformer-nano --sets multiple --errors   # counts kinds of error
 
 Held-out requests come from benchmarks/data/held_out.jsonl, written by training.evaluate: names, parameters
 and
@@ -19,6 +20,7 @@ import importlib.util
 import json
 import re
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,6 +55,8 @@ class Score:
     calls: int
     seconds: float
     error: str = ""
+    blamed: frozenset[str] = frozenset()
+    """Kinds of error of an answer that is not exact."""
 
 
 # ── questions ────────────────────────────────────────────────────────────────────────────────
@@ -168,6 +172,59 @@ def judge(question: Question, calls: Sequence[tuple[str, Any]]) -> tuple[bool, b
     return tool, not left
 
 
+def blame(question: Question, calls: Sequence[tuple[str, Any]]) -> frozenset[str]:
+    """What is wrong with the calls, in kinds: one for the calls as a whole, or some for their arguments."""
+    wanted, given = len(question.accepted), len(calls)
+    if judge(question, calls)[1]:
+        return frozenset()
+    if not wanted or not given:
+        return frozenset({"a call where none fits" if given else "no call"})
+    if any(not isinstance(arguments, dict) for _, arguments in calls):
+        return frozenset({"cut off"})
+    if given != wanted:
+        return frozenset({"too few calls" if given < wanted else "too many calls"})
+    if not judge(question, calls)[0]:
+        return frozenset({"wrong tool"})
+    request = next((m.text for m in reversed(question.messages) if isinstance(m, UserMessage)), "").lower()
+    kinds: set[str] = set()
+    left = list(calls)
+    for name, accepted in question.accepted:  # against the call of this tool that fits best
+        same_tool = [c for c in left if c[0] == name]
+        best = min(same_tool, key=lambda c: len(_faults(c[1], accepted, request)))
+        left.remove(best)
+        kinds |= _faults(best[1], accepted, request)
+    return frozenset(kinds)
+
+
+def _faults(given: dict[str, Any], accepted: dict[str, list[Any]], request: str) -> set[str]:
+    out = set()
+    for key, value in given.items():
+        right = [a for a in accepted.get(key, []) if a != ""]
+        if key not in accepted or not right:
+            out.add("an argument nobody gave")
+        elif not any(same(value, a) for a in accepted[key]):
+            out.add(_fault(value, right[0], request))
+    if any(key not in given and "" not in values for key, values in accepted.items()):
+        out.add("an argument left out")
+    return out
+
+
+def _fault(value: Any, right: Any, request: str) -> str:
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, int | float):
+        said = re.search(rf"(?<![\d.]){re.escape(str(value))}(?![\d])", request)
+        return "number of another argument" if said else "number that is not in the request"
+    if isinstance(value, list):
+        return "list of another length" if len(value) != len(right) else "item of a list"
+    if not isinstance(value, str) or not isinstance(right, str):
+        return "object" if isinstance(value, dict) else "value of another type"
+    given, wanted = value.lower(), right.lower()
+    if given not in request:
+        return "string miscopied" if wanted in request else "string to be reworded"
+    return "string cut wrongly" if given in wanted or wanted in given else "string of another argument"
+
+
 async def ask(engine: Engine, question: Question, *, grammar: bool, max_tokens: int) -> Score:
     """One turn of the model."""
     choice: ToolChoice = "required" if question.accepted and grammar else "auto"
@@ -187,7 +244,7 @@ async def ask(engine: Engine, question: Question, *, grammar: bool, max_tokens: 
     finally:
         await model.aclose()
     tool, exact = judge(question, calls)
-    return Score(tool, exact, len(calls), time.perf_counter() - started)
+    return Score(tool, exact, len(calls), time.perf_counter() - started, blamed=blame(question, calls))
 
 
 async def score_set(
@@ -206,6 +263,7 @@ def main() -> None:
         "--limit", type=int, default=0, help="the first so many questions of each set; 0: all"
     )
     parser.add_argument("--free", action="store_true", help="without the grammar")
+    parser.add_argument("--errors", action="store_true", help="count the kinds of error, too")
     parser.add_argument("--max-tokens", type=int, default=200)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--record", action="store_true", help="append to results/tool_accuracy.jsonl")
@@ -233,6 +291,9 @@ def main() -> None:
                 )
             for error in sorted(set(refused))[:5]:
                 print("refused:", error[:200])
+            if args.errors:
+                kinds = Counter(kind for s in scores for kind in s.blamed)
+                print(f"{name}:", *(f"{n} {kind}" for kind, n in kinds.most_common()), sep="\n    ")
     show(records)
     for record in records:
         print(record.case, record.metric, record.note)

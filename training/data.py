@@ -33,7 +33,7 @@ class DataConfig:
     seed: int = 1
     length: int = 4096
     rows: int = 256
-    prose: float = 0.15
+    prose: float = 0.05
     split: Split = "train"
     branches: int = 16
     """At most so many continuations behind one tool set."""

@@ -271,7 +271,7 @@ class Writer:
             )
         messages.append(Message("user", request))
         results: list[list[str]] = [[] for _ in chains]
-        in_parallel = rng.random() < 0.8
+        in_parallel = rng.random() < 0.5
         wrong = rng.random() < 0.15
         while any(len(r) < len(c.steps) for r, c in zip(results, chains, strict=True)):
             waiting = [i for i, c in enumerate(chains) if len(results[i]) < len(c.steps)]

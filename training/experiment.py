@@ -7,7 +7,7 @@ seeds.
 
 `rows` makes the tokens of each seed with all cores and keeps them in --out (`run` would, too). `run` trains
 each variant on each seed's and appends one line a run to out/dtp_loss.jsonl; what is there already is
-skipped, so an interrupted experiment goes on. --part k/n takes every n-th variant, for one GPU of n.
+skipped, so an interrupted experiment goes on. --part k/n makes every n-th run, for one GPU of n.
 --finish-at (an epoch second): no run starts that would not end by then. `report` makes the table (mean, sd
 over seeds) and the plot. The seed decides weights and data; every variant of a seed sees the same tokens in
 the same order.
@@ -137,20 +137,20 @@ def run(args: argparse.Namespace) -> None:
         return
     device = "cuda" if torch.cuda.is_available() else "cpu"
     slowest = 0.0
-    for seed in args.seeds:
-        for variant in VARIANTS[part::parts]:
-            if args.finish_at and time.time() + slowest > args.finish_at:
-                return
-            began = time.time()
-            if (variant.name, seed) in done or (args.only and variant.name not in args.only):
-                continue
-            # the prose wants all its tokens counted alike; half the tokens are prose
-            config = TrainConfig(batch=args.batch, seed=seed, prompt_weight=1.0, cooldown=0.5)
-            result = train_variant(variant, base, config, rows[seed], held, device)
-            slowest = max(slowest, time.time() - began)
-            with log.open("a") as file:
-                file.write(json.dumps(result) + "\n")
-            print(json.dumps(result), flush=True)
+    chosen = [v for v in VARIANTS if not args.only or v.name in args.only]
+    for seed, variant in [(s, v) for s in args.seeds for v in chosen][part::parts]:
+        if args.finish_at and time.time() + slowest > args.finish_at:
+            return
+        if (variant.name, seed) in done:
+            continue
+        began = time.time()
+        # the prose wants all its tokens counted alike; half the tokens are prose
+        config = TrainConfig(batch=args.batch, seed=seed, prompt_weight=1.0, cooldown=0.5)
+        result = train_variant(variant, base, config, rows[seed], held, device)
+        slowest = max(slowest, time.time() - began)
+        with log.open("a") as file:
+            file.write(json.dumps(result) + "\n")
+        print(json.dumps(result), flush=True)
 
 
 # ── report ───────────────────────────────────────────────────────────────────────────────────

@@ -194,7 +194,7 @@ def compute_tool(
         text = f"{about}{'' if unit == '-' or rng.random() < 0.4 else f', in {unit}'}."
         if unit == "percent" and rng.random() < 0.5:  # told in percent, wanted as a share
             kind, text = "number", rng.choice(SHARES).format(a=about)
-            draw = lambda r, percent=draw: _share(percent(r))  # type: ignore[misc]  # noqa: E731
+            draw = lambda r, percent=draw: _share(percent(r))  # type: ignore[misc, assignment]  # noqa: E731
         if key not in params:
             params[key] = Param(
                 key, {"type": kind}, draw, _phrases(variant, unit), i < 3 or rng.random() < 0.5, text

@@ -16,7 +16,7 @@ from training.families import FAMILIES, Family, family_params
 from training.kinds import SCALARS, Kinds, Param, Split, Spoken, in_split, joined, pick, rename, styled, words
 from training.quantities import RESULTS, compute_tool
 from training.quantities import VERBS as COMPUTE_VERBS
-from training.variety import Pair, any_param, decorated, pair
+from training.variety import Pair, any_param, decorated, pair, wordy
 
 Call = tuple[str, dict[str, Any]]
 
@@ -200,7 +200,10 @@ class Toolsmith:
         return list({t.topic: t for t in unique.values()}.values())
 
     def _ready(self, rng: random.Random, tool: Tool) -> Tool:
-        return bind(replace(tool, params=tuple(decorated(rng, p) for p in tool.params)))
+        long = rng.random() < 0.3
+        about = wordy(rng, self.pools, tool.about) if long else tool.about
+        params = tuple(decorated(rng, self.pools, p, 0.4 if long else 0.03) for p in tool.params)
+        return bind(replace(tool, about=about, params=params))
 
     def _name(self, rng: random.Random, base: str, style: str) -> str:
         """A tool name in the split; dots stay."""

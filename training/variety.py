@@ -214,10 +214,28 @@ def remark(rng: random.Random, p: Param, default: Any) -> str:
     )
 
 
-def decorated(rng: random.Random, p: Param) -> Param:
-    """The same parameter with a default, a null, bounds, a remark, or another order of keys in its schema."""
+MORE = (
+    "Returns the {a}.", "Works for {a} and {b}.", "A {a} is {g}.", "It looks the {a} up and gives back what belongs to it.", "Use it whenever the {a} matters.",
+    "The result holds the {a}, the {b} and the time.", "All values are checked first.", "Results are sorted by {a}.", "It fails when there is no {a}.",
+    "Needs access to the {a}.", "This does not change the {a}.", "The units are those of the {a}.", "Based on the {a} of the last {b}.",
+)  # fmt: skip
+
+
+def wordy(rng: random.Random, pools: Pools, about: str) -> str:
+    """The description of a tool or parameter with sentences that say nothing of use, as many have."""
+    for _ in range(rng.randint(1, 3)):
+        noun, gloss = rng.choice(pools.nouns)
+        about += " " + rng.choice(MORE).format(a=noun, b=pools.noun(rng), g=gloss)
+    return about.strip()
+
+
+def decorated(rng: random.Random, pools: Pools, p: Param, wordiness: float) -> Param:
+    """The same parameter with a default, a null, bounds, a remark, or another order of keys in its schema.
+
+    wordiness: how likely its description grows long.
+    """
     schema = dict(p.schema)
-    about = p.about
+    about = wordy(rng, pools, p.about) if rng.random() < wordiness else p.about
     if schema["type"] == "string" and "enum" not in schema and rng.random() < 0.06:
         schema |= {"minLength": 1, "maxLength": rng.choice([40, 60, 80, 100, 160, 200])}
     if schema["type"] == "object" and rng.random() < 0.5:

@@ -11,6 +11,7 @@ from benchmarks.tool_calls import (
     Question,
     arguments_match,
     ask,
+    blame,
     held_out,
     json_schema,
     judge,
@@ -50,6 +51,30 @@ def test_an_argument_may_be_left_out_only_where_the_answer_says_so() -> None:
     assert not arguments_match({"city": "Oslo", "unit": "kelvin"}, accepted)
     assert not arguments_match({"unit": "celsius"}, accepted)
     assert not arguments_match({"city": "Oslo", "day": 1}, accepted)
+
+
+def test_errors_are_sorted_by_kind() -> None:
+    def kinds(*calls: tuple[str, Any]) -> set[str]:
+        accepted = {"city": ["Oslo"], "days": [12], "unit": ["c", ""], "tags": [["a", "b"]]}
+        question = Question(
+            "q", (UserMessage("Oslo or Rome for 12 days, 3 c, a, b"),), (WEATHER,), (("w", accepted),)
+        )
+        return set(blame(question, calls))
+
+    def one(**changes: Any) -> set[str]:
+        arguments = {"city": "Oslo", "days": 12, "tags": ["a", "b"], **changes}
+        return kinds(("w", {k: v for k, v in arguments.items() if v is not None}))
+
+    assert one() == set() and one(city="Rome") == {"string of another argument"}
+    assert one(city="Osl") == {"string cut wrongly"} and one(city="Olso") == {"string miscopied"}
+    assert one(days=3) == {"number of another argument"} and one(days=2) == {
+        "number that is not in the request"
+    }
+    assert one(days=None, more=1) == {"an argument left out", "an argument nobody gave"}
+    assert one(tags=["a"]) == {"list of another length"} and one(tags=["b", "a"]) == {"item of a list"}
+    assert kinds() == {"no call"} and kinds(("w", None)) == {"cut off"} and kinds(("x", {})) == {"wrong tool"}
+    assert kinds(("w", {}), ("w", {})) == {"too many calls"}
+    assert set(blame(_question(), [("w", {})])) == {"a call where none fits"}
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from training.desk.facts import Fact
-from training.desk.tables import draw_question
+from training.desk.tables import draw_question, quoted
 from training.desk.units import UNITS, plain_number
-from training.desk.world import World, cells_of, run_call
+from training.desk.world import World, cells_of, run_call, value_of
 from training.kinds import pick
 from training.tooling import Call
 
@@ -53,6 +53,10 @@ def makers(roles: list[str]) -> list[Maker]:
         out += [fact_chain] * 5 + [two_facts_chain] * 2
     if "query" in roles:
         out += [sql_chain] * 6
+    if "query" in roles and "compute" in roles:
+        out += [two_cells_chain] * 2
+    if "read" in roles and "compute" in roles:
+        out.append(two_prices_chain)
     for role, maker in (("compute", compute_chain), ("convert", convert_chain), ("list", list_chain)):
         if role in roles:
             out.append(maker)
@@ -99,7 +103,7 @@ def _converted(rng: random.Random, world: World, fact: Fact, steps: list[Step]) 
     number, unit = plain_number(fact.number), world.unit(fact.unit)
     steps.append(lambda _: world.call("convert", value=number, unit=unit, to=world.unit(to)))
     also = f" ({fact.value})" if rng.random() < 0.3 else ""
-    return Chain(pick(rng, asks, world.kinds.split), steps, lambda r: fact.answer(r[-1] + also))
+    return Chain(pick(rng, asks, world.kinds.split), steps, lambda r: fact.answer(value_of(r[-1]) + also))
 
 
 def _multiplied(rng: random.Random, world: World, fact: Fact, steps: list[Step]) -> Chain:
@@ -138,7 +142,7 @@ def _multiplied(rng: random.Random, world: World, fact: Fact, steps: list[Step])
     steps.append(lambda _: world.call("compute", expression=expression))
     unit = f" {fact.unit}" if fact.unit else ""
     done = done[0].upper() + done[1:] + "."
-    return Chain(question, steps, lambda r: done.format(v=r[-1] + unit))
+    return Chain(question, steps, lambda r: done.format(v=value_of(r[-1]) + unit))
 
 
 def two_facts_chain(rng: random.Random, world: World, roles: list[str]) -> Chain | None:
@@ -161,7 +165,7 @@ def two_facts_chain(rng: random.Random, world: World, roles: list[str]) -> Chain
     steps.append(lambda _: world.call("compute", expression=f"{x.text} {sign} {y.text}"))
     unit = f" {a.unit}" if a.unit else ""
     both = f"{a.answer(a.text + unit)} {b.answer(b.text + unit)}"
-    return Chain(question, steps, lambda r: f"{both} The {word} is {r[-1]}{unit}.")
+    return Chain(question, steps, lambda r: f"{both} The {word} is {value_of(r[-1])}{unit}.")
 
 
 def sql_chain(rng: random.Random, world: World, roles: list[str]) -> Chain | None:
@@ -186,7 +190,7 @@ def sql_chain(rng: random.Random, world: World, roles: list[str]) -> Chain | Non
             steps.append(
                 lambda _: world.call("convert", value=value, unit=world.unit(unit), to=world.unit(to))
             )
-            return Chain(asked.text.rstrip("?.") + tail, steps, lambda r: answer(r[-1]))
+            return Chain(asked.text.rstrip("?.") + tail, steps, lambda r: answer(value_of(r[-1])))
         if "compute" in roles:
             k = rng.randint(2, 40)
             ask, expression = rng.choice(
@@ -198,8 +202,86 @@ def sql_chain(rng: random.Random, world: World, roles: list[str]) -> Chain | Non
                 ]
             )
             steps.append(lambda _: world.call("compute", expression=expression))
-            return Chain(asked.text + ask, steps, lambda r: f"{answer(cells[0])} The result is {r[-1]}.")
+            return Chain(
+                asked.text + ask, steps, lambda r: f"{answer(cells[0])} The result is {value_of(r[-1])}."
+            )
     return Chain(asked.text, steps, lambda r: answer(", ".join(cells)))
+
+
+# first column, second column, sign: questions ~ answer, with the slots {n} {a} {b} {v}
+CELLS_RAW = """
+cost days /: What did {n} cost per day?|How much did {n} cost a day?|The cost of {n} for each day?|What was paid per day for {n}? ~ {n} cost {a} in {b} days, that is {v} a day.
+price sold *: How much money did {n} bring in?|What did all sold {n} bring?|What was taken for {n} in all?|Price times sold of {n}? ~ {n} costs {a} and {b} were sold: {v} in all.
+price stock *: What is the stock of {n} worth?|How much are all {n} in stock worth?|What is the value of the {n} we have?|Worth of the stock of {n}? ~ {b} of {n} at {a} are worth {v}.
+stock sold +: How many {n} were there before any was sold?|How many of {n} were bought at first?|Stock and sold of {n} together?|What do stock and sold of {n} add up to? ~ {a} in stock and {b} sold: {v} of {n}.
+mass length /: What does {n} weigh per metre?|Mass of {n} for each metre?|How heavy is one metre of {n}?|What is the mass of {n} divided by its length? ~ {n} weighs {a} over {b} metres: {v} a metre.
+visitors days /: How many visitors did {n} have a day?|Visitors of {n} per day?|How many people came to {n} each day?|What is the daily number of visitors of {n}? ~ {n} had {a} visitors in {b} days: {v} a day.
+"""
+CELLS = [line.split(": ", 1) for line in CELLS_RAW.strip().split("\n")]
+
+
+def two_cells_chain(rng: random.Random, world: World, roles: list[str]) -> Chain | None:
+    """Two numbers of one row, and what they make together."""
+    named = [(head.split(), rest) for head, rest in CELLS]
+    fits = [(t, head, rest) for t in world.tables for head, rest in named if {*head[:2]} <= set(t.columns)]
+    if fits and rng.random() < 0.8:
+        table, (first, second, sign), rest = rng.choice(fits)
+        asks, answer = rest.split(" ~ ")
+    else:  # any two columns
+        able = [t for t in world.tables if len(t.of_kind("int", "real")) > 1]
+        if not able:
+            return None
+        table = rng.choice(able)
+        first, second = rng.sample(table.of_kind("int", "real"), 2)
+        sign, said = rng.choice([("/", "divided by"), ("*", "times"), ("+", "plus"), ("-", "minus")])
+        asks = "|".join(
+            f.format(f=first, said=said, s=second, n="{n}")
+            for f in (
+                "What is the {f} of {n} {said} its {s}?",
+                "{f} {said} {s} of {n}?",
+                "Take the {f} of {n} {said} the {s}.",
+                "For {n}, what is {f} {said} {s}?",
+            )
+        )
+        answer = f"{{n}} has {first} {{a}} and {second} {{b}}, which makes {{v}}."
+    key, row = table.of_kind("key")[0], rng.choice(table.rows)
+    name, a, b = (table.cell(row, c) for c in (key, first, second))
+    if sign == "/" and not b:
+        return None
+    where = f"FROM {table.name} WHERE {key} = {quoted(name)}"
+    steps: list[Step] = [
+        lambda _: world.call("query", sql=f"SELECT {first} {where}"),
+        lambda _: world.call("query", sql=f"SELECT {second} {where}"),
+        lambda _: world.call("compute", expression=f"{a} {sign} {b}"),
+    ]
+    owner = rng.choice([name, name, f"the {name} {table.item}", f"the {table.item} {name}"])
+    question = pick(rng, asks.split("|"), world.kinds.split).format(n=owner)
+    question = question[0].upper() + question[1:]
+    return Chain(question, steps, lambda r: answer.format(n=name, a=a, b=b, v=value_of(r[-1])))
+
+
+def two_prices_chain(rng: random.Random, world: World, roles: list[str]) -> Chain | None:
+    """Several of two things of one file, together."""
+    pairs = [
+        (a, b)
+        for a in world.facts
+        for b in world.facts
+        if a.file == b.file and a.obj < b.obj and a.quantity == b.quantity == "money" and a.unit == b.unit
+    ]
+    if not pairs:
+        return None
+    a, b = rng.choice(pairs)
+    i, j = rng.randint(1, 12), rng.randint(2, 12)
+    asks = [
+        f"How much do {i} {a.obj}s and {j} {b.obj}s cost at {a.entity}?",
+        f"What do I pay at {a.entity} for {i} {a.obj}s and {j} {b.obj}s?",
+        f"At {a.entity} I take {i} {a.obj}s and {j} {b.obj}s. What is the price of all?",
+        f"{i} {a.obj}s and {j} {b.obj}s at {a.entity}: how much together?",
+    ]
+    steps = _look_up(rng, world, a, ["read"])
+    steps.append(lambda _: world.call("compute", expression=f"{i} * {a.text} + {j} * {b.text}"))
+    said = f"{i} {a.obj}s and {j} {b.obj}s cost {{v}} {a.unit} at {a.entity}."
+    return Chain(pick(rng, asks, world.kinds.split), steps, lambda r: said.format(v=value_of(r[-1])))
 
 
 def compute_chain(rng: random.Random, world: World, roles: list[str]) -> Chain:
@@ -220,7 +302,7 @@ def compute_chain(rng: random.Random, world: World, roles: list[str]) -> Chain:
     said = rng.choice(["The result is {v}.", "That is {v}.", "It comes to {v}."])
     question = pick(rng, asks.split("|"), world.kinds.split)
     step: Step = lambda _: world.call("compute", expression=expression)  # noqa: E731
-    return Chain(question, [step], lambda r: said.format(v=r[-1]))
+    return Chain(question, [step], lambda r: said.format(v=value_of(r[-1])))
 
 
 def convert_chain(rng: random.Random, world: World, roles: list[str]) -> Chain:
@@ -234,7 +316,9 @@ def convert_chain(rng: random.Random, world: World, roles: list[str]) -> Chain:
         f"I have {value} {unit}; say it in {to}.",
     ]
     step: Step = lambda _: world.call("convert", value=value, unit=world.unit(unit), to=world.unit(to))  # noqa: E731
-    return Chain(pick(rng, asks, world.kinds.split), [step], lambda r: f"{value} {unit} are {r[-1]}.")
+    return Chain(
+        pick(rng, asks, world.kinds.split), [step], lambda r: f"{value} {unit} are {value_of(r[-1])}."
+    )
 
 
 def list_chain(rng: random.Random, world: World, roles: list[str]) -> Chain:

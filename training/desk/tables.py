@@ -288,7 +288,7 @@ def _fields(
     flags = {kind}
     if num in SAID:
         asks, up, down = SAID[num]
-        owner = rng.choice([name, name, f"the {table.item} {name}"])
+        owner = rng.choice([name, name, f"the {table.item} {name}", f"the {name} {table.item}"])
         fields |= {"asks": asks.replace("{n}", owner), "top": up if high else down}
         flags |= {"natural", "ranked"} if up else {"natural"}
     prices = [c for c in ("price", "cost") if c in table.columns]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import sqlite3
 from dataclasses import dataclass, field
 from typing import Any
@@ -85,7 +86,7 @@ class World:
 
 
 def make_world(rng: random.Random, kinds: Kinds) -> World:
-    styles = ["plain", "plain", "plain", "json", "lists", "header"]
+    styles = ["plain", "plain", "json", "lists", "header", "named", "named"]
     world = World(kinds, rng.random() < 0.2, rng.choice(styles), rng.random() < 0.6)
     _files(rng, world)
     world.tables = draw_tables(rng, kinds)
@@ -131,6 +132,14 @@ def _files(rng: random.Random, world: World) -> None:
                 used.add(fact.obj)
                 world.facts.append(fact)
                 lines.append(fact.sentence)
+        priced = next((f for f in world.facts if f.file == file and f.quantity == "money"), None)
+        for _ in range(6 if priced and rng.random() < 0.6 else 0):  # a second price in the same money
+            fact = draw_fact(rng, kinds, entity, file, next(k for k in KINDS if k.quantity == "money"))
+            if priced and fact.obj not in used and fact.unit == priced.unit:
+                used.add(fact.obj)
+                world.facts.append(fact)
+                lines.append(fact.sentence)
+                break
         world.files[file] = lines
     for _ in range(rng.choice([0, 0, 1, 2])):  # files without facts
         topic = kinds.pools.noun(rng).split()[0].lower()
@@ -187,9 +196,11 @@ def run_call(world: World, call: Call) -> str:
     if role == "compute":  # our own expressions, and a model's in evaluation: numbers and operators alone
         if set(value["expression"]) - set("0123456789.+-*/()% "):
             return "Only numbers and + - * / ( ) are allowed."
-        return shown(float(eval(value["expression"], {"__builtins__": {}})))
+        number = shown(float(eval(value["expression"], {"__builtins__": {}})))
+        return f"result: {number}" if world.row_style == "named" else number
     unit, to = (LONG.get(u, u) for u in (value["unit"], value["to"]))
-    return f"{shown(convert(value['value'], unit, to))} {value['to']}"
+    number = shown(convert(value["value"], unit, to))
+    return f"{value['to']}: {number}" if world.row_style == "named" else f"{number} {value['to']}"
 
 
 def _search(world: World, text: str) -> str:
@@ -225,7 +236,8 @@ def _query(world: World, sql: str) -> str:
     if world.row_style == "header":
         return "\n".join([" | ".join(columns), *(" | ".join(row) for row in cells)])
     if len(columns) == 1:
-        return ", ".join(row[0] for row in cells)
+        label = columns[0].lower().replace("(", " of ").rstrip(")").replace(" of *", "")
+        return (f"{label}: " if world.row_style == "named" else "") + ", ".join(row[0] for row in cells)
     return "\n".join(", ".join(row) for row in cells)
 
 
@@ -237,4 +249,12 @@ def cells_of(result: str) -> list[str]:
         return [shown(c) if isinstance(c, int | float) else str(c) for c in cells]
     if "\n" in result:
         return result.split("\n")[1:]
-    return result.split(", ")
+    return re.sub(r"^[\w. ]+: ", "", result).split(", ")
+
+
+def value_of(result: str) -> str:
+    """A computed or converted value as a sentence says it, whatever the row style."""
+    named = re.fullmatch(r"(\w+): (\S+)", result)
+    if not named:
+        return result
+    return named.group(2) if named.group(1) == "result" else f"{named.group(2)} {named.group(1)}"
