@@ -63,6 +63,7 @@ METRICS = ("prose_loss", "call_loss")
 def written(path: Path, data: DataConfig, rows: int, workers: int) -> Ids:
     """The first `rows` rows of the data, made once by all cores and kept: every variant reads the same."""
     if not path.exists():
+        data = replace(data, rows=min(data.rows, rows))
         made = shards(data, workers, range(-(-rows // data.rows)))
         part = path.with_suffix(f".{os.getpid()}.npy")
         np.save(part, np.concatenate(list(made))[:rows])

@@ -647,15 +647,10 @@ def _in_turn(
     link = pick(rng, ANOTHER, split)
     ordered = rng.sample(chosen, len(chosen))
     for s in sets[1:]:
-        told = [
-            (
-                rng.choice(p.phrases)
-                if len(p.phrases) > 1 and "{v}" not in p.phrases
-                else f"{words(p.name)} {{v}}"
-            )
-            .replace("{v}", s[p.name].text)
-            .removeprefix("with ")
-            for p in ordered
-        ]
+        told = []
+        for p in ordered:
+            value, name = s[p.name].text, words(p.name)
+            forms = [f"{name} {value}", f"{name} of {value}", f"{value} as the {name}", f"the {name} {value}"]
+            told.append(rng.choice([*forms, value] if len(ordered) == 1 else forms))
         request += link.format(w=joined(told, rng)).rstrip(".")
     return request + rng.choice([".", ".", "?", ""])

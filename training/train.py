@@ -21,7 +21,7 @@ import math
 import multiprocessing
 import time
 from collections.abc import Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -130,7 +130,11 @@ def run(
     saved = torch.load(state, map_location="cpu") if how.resume and state.exists() else None
     source = batches(data, how.workers, config.batch, team, saved["step"] if saved else 0)
     batch = next(source)
-    pool = ProcessPoolExecutor(len(SPLITS), multiprocessing.get_context("fork"))
+    pool: Executor = (
+        ProcessPoolExecutor(len(SPLITS), multiprocessing.get_context("fork"))
+        if how.workers
+        else ThreadPoolExecutor(1)
+    )
     held = {s: pool.submit(validation, data, how.eval_rows, s) for s in SPLITS if team.rank == 0}
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     team.join()
