@@ -65,7 +65,7 @@ class Packer:
             out[row] = self.prose[start : start + width]
         open_rows = [(row, 0) for row in range(n_prose, c.rows)]
         misses = 0
-        while misses < 10 and open_rows:
+        while misses < 25 and open_rows:
             ids = self.conversation(rng)
             # best of a few rows: the fullest in which it fits, else as much as fits into the emptiest
             rooms = [width - used for _, used in open_rows[:24]]

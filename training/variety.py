@@ -79,11 +79,15 @@ def pair(rng: random.Random, kinds: Kinds, style: str, required: bool) -> tuple[
     elif kind == "date":
         draw = date
     else:
-        pick_text = {"place": lambda r: pools.value(r, "city"), "word": pools.noun}.get(kind)
 
-        def draw(r: random.Random) -> Spoken:
-            value = pick_text(r) if pick_text else free_text(r, pools)
+        def text(r: random.Random) -> Spoken:
+            if kind == "place":
+                value = pools.value(r, "city")
+            else:
+                value = pools.noun(r) if kind == "word" else free_text(r, pools)
             return Spoken(value, value)
+
+        draw = text
 
     made = [
         Param(
