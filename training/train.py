@@ -135,7 +135,9 @@ def run(
         if how.workers
         else ThreadPoolExecutor(1)
     )
-    held = {s: pool.submit(validation, data, how.eval_rows, s) for s in SPLITS if team.rank == 0}
+    held: dict[str, Future[Ids]] = {
+        s: pool.submit(validation, data, how.eval_rows, s) for s in SPLITS if team.rank == 0
+    }
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     team.join()
     torch.manual_seed(config.seed)

@@ -55,7 +55,12 @@ def test_an_argument_may_be_left_out_only_where_the_answer_says_so() -> None:
 
 def test_errors_are_sorted_by_kind() -> None:
     def kinds(*calls: tuple[str, Any]) -> set[str]:
-        accepted = {"city": ["Oslo"], "days": [12], "unit": ["c", ""], "tags": [["a", "b"]]}
+        accepted: dict[str, list[Any]] = {
+            "city": ["Oslo"],
+            "days": [12],
+            "unit": ["c", ""],
+            "tags": [["a", "b"]],
+        }
         question = Question(
             "q", (UserMessage("Oslo or Rome for 12 days, 3 c, a, b"),), (WEATHER,), (("w", accepted),)
         )
