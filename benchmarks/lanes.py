@@ -319,8 +319,10 @@ def _compiled_rank(shape: str) -> None:
         it: Any = make_model(own, CONTEXTS[0] + TOKENS + 1)
         for layer in it.layers:
             layer.out, layer.down = Then(layer.out, join), Then(layer.down, join)
-        rows = {"bias": False, "device": "cuda", "dtype": torch.float16}
-        it.head = Then(torch.nn.Linear(own.dim, own.vocab_size // size, **rows), gather)
+        rows = torch.nn.Linear(
+            own.dim, own.vocab_size // size, bias=False, device="cuda", dtype=torch.float16
+        )
+        it.head = Then(rows, gather)
         step: Any = torch.compile(it, mode="reduce-overhead", fullgraph=True)
         for turn in range(7):  # the first one compiles, the second records graphs
             token = torch.ones((1, 1), dtype=torch.long, device="cuda")

@@ -53,9 +53,10 @@ class KernelDouble:
         self.asked = 0
         self.idle = 0  # looks without a token between two passes
 
-    def launch(self, segment: Segment, store: torch.Tensor) -> None:
+    def launch(self, segment: Segment, stores: Sequence[torch.Tensor]) -> None:
         self.launches.append(segment)
         self._stopped, self._given, self._answer = False, 0, None
+        (store,) = stores
         self._tokens = self._run(segment, store)
 
     def drain(self) -> list[Token]:
@@ -179,7 +180,7 @@ def backend_of(toy: ToyBackend) -> tuple[CudaBackend, KernelDouble]:
     backend: Any = CudaBackend.__new__(CudaBackend)
     backend._spec, backend._device = toy.spec, CPU
     backend._kernel, backend._prefill = KernelDouble(toy), PrefillDouble(toy)
-    backend.grammars = cuda._Grammars(CPU)
+    backend.grammars = cuda._Grammars([CPU])
     backend.open_kv = lambda capacity: TensorKV(toy.spec, capacity, torch.float32, CPU)
     return backend, backend._kernel
 

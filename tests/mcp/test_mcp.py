@@ -167,18 +167,18 @@ async def test_a_tool_no_grammar_can_enforce_is_named_or_skipped_on_request() ->
     theirs = their_server(
         [
             offered("good", a={"type": "integer"}),
-            offered("bad", a={"contains": {"type": "null"}}),
+            offered("bad", a={"type": "string", "pattern": r"(a)\1"}),
             offered("odd", a={"type": "strin"}),
             offered("no.name"),
         ]
     )
     async with over_http(theirs) as url:
-        with pytest.raises(SchemaError, match=r"'bad'.*'contains'.*unsupported='skip'") as raised:
+        with pytest.raises(SchemaError, match=r"'bad'.*'pattern'.*unsupported='skip'") as raised:
             await kogagent.mcp.connect(url).__aenter__()
-        assert (raised.value.tool, raised.value.keyword) == ("bad", "contains")
+        assert (raised.value.tool, raised.value.keyword) == ("bad", "pattern")
         async with kogagent.mcp.connect(url, unsupported="skip") as server:
             assert [one.name for one in server.tools] == ["good"]
-            assert set(server.skipped) == {"bad", "odd", "no.name"} and "'contains'" in server.skipped["bad"]
+            assert set(server.skipped) == {"bad", "odd", "no.name"} and "'pattern'" in server.skipped["bad"]
             assert "invalid schema at /properties/a/type" in server.skipped["odd"]
         async with kogagent.mcp.connect(url, only=["good"], needs_approval=True) as server:
             assert [(one.name, one.needs_approval) for one in server.tools] == [("good", True)]
