@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from typing import TypeAlias
 
 import pytest
@@ -71,7 +72,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         return
     from kernel_builds import compile_all, jobs
 
-    card = torch.cuda.get_device_properties(0)
+    card: Any = torch.cuda.get_device_properties(0)
     wanted = [
         build for module in modules if module is not None for build in getattr(module.obj, "BUILDS", ())
     ]
