@@ -11,8 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pytest
 
