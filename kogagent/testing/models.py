@@ -56,13 +56,16 @@ def call(name: str, arguments: str | None = None, /, **values: JSONValue) -> Too
     return ToolCall("", name, json.dumps(values) if arguments is None else arguments)
 
 
+_PARTS = (str, ToolCall)
+
+
 def as_turn(turn: Turn) -> ScriptedTurn:
     """The short forms of a turn, written out."""
     if isinstance(turn, ScriptedTurn):
         return turn
-    parts = (turn,) if isinstance(turn, str | ToolCall) else tuple(turn)
+    parts = (turn,) if isinstance(turn, _PARTS) else tuple(turn)
     for part in parts:
-        if not isinstance(part, str | ToolCall):
+        if not isinstance(part, _PARTS):
             raise InputError(f"a turn is made of texts and calls, not {part!r}; see kogagent.testing.call")
     return ScriptedTurn(
         text="".join(p for p in parts if isinstance(p, str)),
