@@ -365,19 +365,21 @@ def _at_once(function: Callable[[], Coroutine[Any, Any, Any]], limit: int) -> Re
     """What a coroutine that never waits comes to, by its one step: nobody could stop it on its way."""
     process = os.getpid()
     try:
-        function().send(None)
-        back = Returned(error=RuntimeError("a coroutine without an await has waited"))
-    except StopIteration as end:
-        try:
-            back = returned(end.value, limit)
-        except BaseException as error:
-            back = Returned(error=error)
+        back = returned(_stepped(function()), limit)
     except KeyboardInterrupt:
         raise
     except BaseException as error:
         back = Returned(error=error)
     _same(process)
     return back
+
+
+def _stepped(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        return end.value
+    raise RuntimeError("a coroutine without an await has waited")
 
 
 def _in_thread(function: Callable[[], Any], limit: int) -> Returned | _Pending | None:

@@ -5,9 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from operator import attrgetter
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar, cast
 
 from kogagent.types.quick import quick
+
+T = TypeVar("T")
+
+
+def _summed(kind: type[T], parts: Sequence[T]) -> T:
+    """A value of numbers, each the sum of that field of the parts."""
+    names = (field.name for field in fields(cast(Any, kind)))
+    return kind(*(sum(map(attrgetter(name), parts)) for name in names))
 
 
 @quick
@@ -36,16 +44,10 @@ class Usage:
     @staticmethod
     def total(parts: Sequence[Usage]) -> Usage:
         """All of them together: one pass, where adding them up would make a value for each."""
-        return Usage(*(sum(map(attrgetter(field.name), parts)) for field in fields(Usage)))
+        return _summed(Usage, parts)
 
     def __add__(self, other: Usage) -> Usage:
-        return Usage(
-            self.reused_tokens + other.reused_tokens,
-            self.prefilled_tokens + other.prefilled_tokens,
-            self.sampled_tokens + other.sampled_tokens,
-            self.forced_tokens + other.forced_tokens,
-            self.steps + other.steps,
-        )
+        return Usage.total((self, other))
 
 
 @quick
@@ -118,23 +120,10 @@ class Timings:
     @staticmethod
     def total(parts: Sequence[Timings]) -> Timings:
         """All of them together: one pass, where adding them up would make a value for each."""
-        return Timings(*(sum(map(attrgetter(field.name), parts)) for field in fields(Timings)))
+        return _summed(Timings, parts)
 
     def __add__(self, other: Timings) -> Timings:
-        return Timings(
-            self.prefill_s + other.prefill_s,
-            self.sampled_s + other.sampled_s,
-            self.forced_s + other.forced_s,
-            self.render_s + other.render_s,
-            self.tool_s + other.tool_s,
-            self.wall_s + other.wall_s,
-            self.reader_s + other.reader_s,
-            self.reuse_s + other.reuse_s,
-            self.parse_s + other.parse_s,
-            self.idle_s + other.idle_s,
-            self.dispatch_s + other.dispatch_s,
-            self.append_s + other.append_s,
-        )
+        return Timings.total((self, other))
 
 
 FinishReason: TypeAlias = Literal["stop", "stop_text", "length", "context", "grammar", "cancelled"]
