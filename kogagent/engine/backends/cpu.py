@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 
 from kogagent.engine.backend import HOST_PREFILL_CHUNK, KV, Decode, DecodePlan
-from kogagent.engine.backends.host import HostDecode, check_capacity, check_pending, host_room
+from kogagent.engine.backends.host import HostDecode, InHostMemory, check_capacity, check_pending
 from kogagent.engine.backends.tensor_kv import TensorKV, own_kv
 from kogagent.engine.lanes import Step, lane_table
 from kogagent.engine.weights import check_tensors
@@ -64,7 +64,7 @@ class _Add:
     total: float
 
 
-class CpuBackend:
+class CpuBackend(InHostMemory):
     """A model on the CPU. dtype "auto" is float16.
 
     Raises ConfigError when tensors do not fit the spec or overflow the type.
@@ -103,12 +103,6 @@ class CpuBackend:
         self._check_open()
         check_capacity(self._spec, capacity)
         return TensorKV(self._spec, capacity, torch.float32, _CPU)
-
-    def kv_bytes(self, capacity: int) -> int:
-        return 0
-
-    def cache_room(self) -> tuple[int, int]:
-        return host_room(), 0
 
     def prefill(self, kv: KV, ids: Sequence[int]) -> None:
         if ids:

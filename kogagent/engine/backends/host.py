@@ -24,6 +24,27 @@ from kogagent.types import FinishReason
 _ROOM_UNKNOWN = 4 << 30
 
 
+class InHostMemory:
+    """A backend whose caches take the host's memory, as they fill."""
+
+    def kv_bytes(self, capacity: int) -> int:
+        return 0
+
+    def cache_room(self) -> tuple[int, int]:
+        return host_room(), 0
+
+
+class NeverParked:
+    """A cache in the host's memory: it has nowhere else to wait."""
+
+    @property
+    def parked(self) -> bool:
+        return False
+
+    def park(self) -> bool:
+        return False
+
+
 class HostBackend(Backend, Protocol):
     """A backend whose decode segments are `HostDecode`."""
 

@@ -20,11 +20,12 @@ import numpy.typing as npt
 from kogagent.engine.backend import HOST_PREFILL_CHUNK, KV, Decode, DecodePlan, TokenMatcher
 from kogagent.engine.backends.host import (
     HostDecode,
+    InHostMemory,
+    NeverParked,
     check_capacity,
     check_pending,
     check_rewind,
     fork_length,
-    host_room,
 )
 from kogagent.engine.backends.native_grammar import NativeGrammar
 from kogagent.engine.backends.native_segment import NativeDecode
@@ -45,7 +46,7 @@ _GRAMMARS = 16  # kept for one model
 _TILE = 16  # positions that lie side by side in the store of keys
 
 
-class NativeKV:
+class NativeKV(NeverParked):
     """Keys [N, K, tiles, h, 16] and values [N, K, capacity, h up to a multiple of 16] of one sequence.
 
     Pages are touched as they fill, and a fork shares those it has in common (pages.py). Windows are read from
@@ -110,13 +111,6 @@ class NativeKV:
     def growth(self, length: int) -> int:
         return max(0, length - self._pages.written) * self._row_bytes
 
-    @property
-    def parked(self) -> bool:
-        return False
-
-    def park(self) -> bool:
-        return False
-
     def close(self) -> None:
         self._keys = self._values = None
         self._pages.close()
@@ -127,7 +121,7 @@ class NativeKV:
         self._pages.wrote(self._length)
 
 
-class NativeBackend:
+class NativeBackend(InHostMemory):
     """A model in the CPU program. dtype "auto" is float16; int8 has one FP16 scale for 32 weights of a row.
 
     cache: the type of keys and values. threads: 0 for the cores the process may use, as far as the model has
@@ -204,12 +198,6 @@ class NativeBackend:
         self._handle()
         check_capacity(self._spec, capacity)
         return NativeKV(self._spec, capacity, self._cache)
-
-    def kv_bytes(self, capacity: int) -> int:
-        return 0
-
-    def cache_room(self) -> tuple[int, int]:
-        return host_room(), 0
 
     def prefill(self, kv: KV, ids: Sequence[int]) -> None:
         if ids:

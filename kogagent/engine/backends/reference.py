@@ -14,11 +14,12 @@ import torch
 from kogagent.engine.backend import HOST_PREFILL_CHUNK, KV, Decode, DecodePlan
 from kogagent.engine.backends.host import (
     HostDecode,
+    InHostMemory,
+    NeverParked,
     check_capacity,
     check_pending,
     check_rewind,
     fork_length,
-    host_room,
 )
 from kogagent.engine.lanes import lane_table
 from kogagent.engine.weights import check_tensors
@@ -26,7 +27,7 @@ from kogagent.errors import EngineClosedError, InputError
 from kogagent.spec import ModelSpec
 
 
-class ReferenceKV:
+class ReferenceKV(NeverParked):
     """The ids of one sequence: with the whole sequence computed each time, nothing else is needed."""
 
     def __init__(self, capacity: int) -> None:
@@ -59,13 +60,6 @@ class ReferenceKV:
     def growth(self, length: int) -> int:
         return 8 * max(0, length - len(self.ids))
 
-    @property
-    def parked(self) -> bool:
-        return False
-
-    def park(self) -> bool:
-        return False
-
     def close(self) -> None:
         self.ids = []
         self._closed = True
@@ -75,7 +69,7 @@ class ReferenceKV:
             raise EngineClosedError("this KV cache is closed. Open a new session.")
 
 
-class ReferenceBackend:
+class ReferenceBackend(InHostMemory):
     """A model as its equations say. Raises ConfigError when tensors do not fit the spec."""
 
     prefill_chunk = HOST_PREFILL_CHUNK
@@ -99,12 +93,6 @@ class ReferenceBackend:
         self._open_weights()
         check_capacity(self._spec, capacity)
         return ReferenceKV(capacity)
-
-    def kv_bytes(self, capacity: int) -> int:
-        return 0
-
-    def cache_room(self) -> tuple[int, int]:
-        return host_room(), 0
 
     def prefill(self, kv: KV, ids: Sequence[int]) -> None:
         self._append(kv, ids)
