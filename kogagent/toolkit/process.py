@@ -18,7 +18,7 @@ from typing import Any, Literal
 from kogagent.errors import InputError, ToolFailed
 
 _PACKAGES = str(Path(__file__).resolve().parents[2])
-_GRACE_S = 3.0  # for a supervisor to clean up
+_GRACE_S = 10.0  # for a supervisor to clean up
 # Of /proc only what is about the machine: below the numbers stand other programs' environments and memory.
 _READS = (
     *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix", "/sys/devices/system/cpu", "/proc/self"),

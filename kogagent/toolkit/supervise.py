@@ -8,15 +8,19 @@ included, and says on its status pipe why.
 from __future__ import annotations
 
 import json
+import math
 import os
 import resource
 import select
 import signal
+import socket
 import sys
 import time
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, NoReturn
+
+from kogagent.toolkit import confine
 
 _LOOK_S = 0.02
 _CLEAN_S = 2.0
@@ -28,26 +32,31 @@ def main() -> None:
     os.fchdir(asked["folders"][0])
     own_pids = False
     if sys.platform == "linux":
-        from kogagent.toolkit import confine
-
         confine.adopt_orphans()
         with suppress(OSError):  # without one, killing by search is what is left
             confine.new_namespaces(pids=True, network=not asked["network"])
             own_pids = True
     failed_read, failed_write = os.pipe()  # closed by exec, or tells why there was none
+    ours, theirs = socket.socketpair()
     pid = os.fork()
     if pid == 0:
         os.close(failed_read)
-        _child(asked, failed_write, namespaces=own_pids)
+        ours.close()
+        _child(asked, failed_write, theirs, namespaces=own_pids)
     os.close(failed_write)
+    theirs.close()
     with os.fdopen(failed_read, "rb") as pipe:
         failure = pipe.read()
+    with ours:
+        forks = socket.recv_fds(ours, 1, 1)[1]
     # What the program inherited must not be held open here: its end is the end of its output.
     null = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):
         os.dup2(null, fd)
-    ended = _watch(asked, pid)
-    _end_all(pid)
+    ended = _watch(asked, pid, asked["processes"] + own_pids, *forks)  # a namespace's first process is ours
+    if ended["why"] != "exit":
+        os.kill(pid, signal.SIGKILL)  # at once: to look for the others takes the longer the more there are
+    _end_all(pid)  # while questions stay without an answer: whoever asks starts nothing more
     if failure:
         ended = {"why": "refused", "text": failure.decode("utf-8", "replace")}
     _tell(asked, ended)
@@ -58,22 +67,35 @@ def _tell(asked: Mapping[str, Any], ended: Mapping[str, Any]) -> None:
         os.write(asked["status"], json.dumps(ended).encode())
 
 
-def _watch(asked: Mapping[str, Any], pid: int) -> dict[str, Any]:
-    """Wait for the program; why it ended, and its exit code, negative for a signal."""
+def _watch(asked: Mapping[str, Any], pid: int, most: int, forks: int = -1) -> dict[str, Any]:
+    """Wait for the program; why it ended, and its exit code, negative for a signal.
+
+    most: processes at once. forks: where it asks before it starts one; -1 for a kernel that cannot have it
+    ask. They are counted at every question, before there is another, and now and then.
+    """
     deadline = time.monotonic() + asked["seconds"]
     poll = select.poll()
     poll.register(asked["control"], select.POLLIN | select.POLLHUP)
+    if forks >= 0:
+        poll.register(forks, select.POLLIN)
     wait = 0.001
     while True:
         code = _reap(pid)
         if code is not None:
             return {"why": "exit", "code": code}
-        if poll.poll(wait * 1000):
+        ready = dict(poll.poll(wait * 1000))
+        if asked["control"] in ready:
             return {"why": "stopped"}
         if time.monotonic() > deadline:
             return {"why": "time"}
-        if len(_below(os.getpid())) > asked["processes"] + 1:  # the first in its namespace is ours
+        told = ready.get(forks, 0)
+        question = confine.fork_asked(forks) if told & select.POLLIN else None
+        if len(_below(os.getpid(), most)) + (question is not None) > most:
             return {"why": "processes"}
+        if question is not None:
+            confine.allow_fork(forks, question)
+        elif told & select.POLLHUP:  # nobody is left who could ask
+            poll.unregister(forks)
         wait = min(2 * wait, _LOOK_S)
 
 
@@ -107,11 +129,11 @@ def _end_all(pid: int) -> None:
         os.killpg(pid, signal.SIGKILL)  # where there is no /proc, its session at least
 
 
-def _below(pid: int) -> list[int]:
-    """All descendants, by /proc; none where there is no such thing."""
+def _below(pid: int, most: float = math.inf) -> list[int]:
+    """All descendants, or somewhat more than `most`, by /proc; none where there is no such thing."""
     found: list[int] = []
     waiting = [pid]
-    while waiting:
+    while waiting and len(found) <= most:
         parent = waiting.pop()
         children: list[int] = []
         with suppress(OSError):  # it has ended meanwhile
@@ -126,7 +148,7 @@ def _below(pid: int) -> list[int]:
 # ── the child ──
 
 
-def _child(asked: Mapping[str, Any], failed: int, *, namespaces: bool) -> NoReturn:
+def _child(asked: Mapping[str, Any], failed: int, supervisor: socket.socket, *, namespaces: bool) -> NoReturn:
     """Become the program; in a process namespace of its own, become its first process and start it."""
     code = 127
     try:
@@ -138,26 +160,26 @@ def _child(asked: Mapping[str, Any], failed: int, *, namespaces: bool) -> NoRetu
             program = os.fork()
             if program:
                 os.close(failed)
+                supervisor.close()
                 _first(program)
             _die_with_parent()
         os.setsid()
         _limit(asked)
         if asked["confine"] is not None:
-            from kogagent.toolkit import confine
-
             files = asked["confine"]
             try:
                 confine.only_these_files(files["reading"], files["writing"], files["devices"])
             except OSError as error:
                 raise OSError(f"its files cannot be confined ({error})") from error
         if not asked["network"]:
-            from kogagent.toolkit import confine
-
             try:
                 confine.no_sockets()
             except OSError as error:
                 if not namespaces:
                     raise OSError(f"the network cannot be switched off ({error})") from error
+        if sys.platform == "linux":
+            with suppress(OSError):  # without it, looking now and then is what is left
+                socket.send_fds(supervisor, [b"?"], [confine.asks_before_forks()])
         for fd in asked["folders"]:
             os.set_inheritable(fd, False)
         os.execvpe(asked["argv"][0], asked["argv"], asked["env"])
@@ -171,8 +193,6 @@ def _child(asked: Mapping[str, Any], failed: int, *, namespaces: bool) -> NoRetu
 
 def _die_with_parent() -> None:
     if sys.platform == "linux":
-        from kogagent.toolkit import confine
-
         confine.die_with_parent(signal.SIGKILL)
 
 

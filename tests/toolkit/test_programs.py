@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from toolkit_calls import Asked
 
@@ -17,11 +18,17 @@ from kogagent.toolkit import ProcessLimits, command_tools, python_tools, shell_t
 from kogagent.toolkit.process import Confinement, child_command
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="confining and counting need Linux")
-QUICK = ProcessLimits(seconds=20, processes=12, output_bytes=100_000, memory_bytes=512 << 20)
+QUICK = ProcessLimits(seconds=120, processes=12, output_bytes=100_000, memory_bytes=512 << 20)
 
 
 def shell(root: Path, limits: ProcessLimits = QUICK, **options: object) -> Asked:
     return Asked(shell_tools(root, limits=limits, **options))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def mark(rng: np.random.Generator) -> str:
+    """Some seconds to sleep that no other process sleeps."""
+    return str(10**9 + int(rng.integers(10**9)))
 
 
 def running(mark: str) -> list[str]:
@@ -37,8 +44,21 @@ def running(mark: str) -> list[str]:
     return found
 
 
+def kernel_without(monkeypatch: pytest.MonkeyPatch, *lacking: str) -> None:
+    """The supervisors from now on find the kernel without these ways of `confine`."""
+    code = (
+        f"import sys; sys.path.append({str(Path(__file__).parents[2])!r})\n"
+        "from kogagent.toolkit import confine, supervise\n"
+        "def no(*_, **__): raise OSError(38, 'not here')\n"
+        f"for name in {lacking!r}: setattr(confine, name, no)\n"
+        "supervise.main()"
+    )
+    command = (*child_command("kogagent.toolkit.supervise")[:-1], code)
+    monkeypatch.setattr("kogagent.toolkit.process.child_command", lambda module: command)
+
+
 async def until_gone(mark: str) -> None:
-    end = time.monotonic() + 10
+    end = time.monotonic() + 60
     while running(mark):
         assert time.monotonic() < end, f"{running(mark)} still run"
         await asyncio.sleep(0.01)
@@ -104,28 +124,61 @@ async def test_there_is_no_network(tmp_path: Path) -> None:
         )
 
 
-async def test_what_takes_too_long_is_stopped_with_all_it_started(tmp_path: Path) -> None:
+async def test_what_takes_too_long_is_stopped_with_all_it_started(tmp_path: Path, mark: str) -> None:
     limits = ProcessLimits(seconds=0.5, processes=12)
-    command = "sleep 98765 & (setsid nohup sleep 98765 &) ; sleep 98765"
+    command = f"sleep {mark} & (setsid nohup sleep {mark} &) ; sleep {mark}"
     assert await shell(tmp_path, limits)("run_shell", command=command) == "[stopped after 0.5 s]"
-    await until_gone("98765")
+    await until_gone(mark)
 
 
-async def test_what_it_leaves_behind_ends_with_it(tmp_path: Path) -> None:
+async def test_what_it_leaves_behind_ends_with_it(tmp_path: Path, mark: str) -> None:
     told = await shell(tmp_path)(
-        "run_shell", command="(setsid nohup sleep 87654 >/dev/null 2>&1 &) ; echo done"
+        "run_shell", command=f"(setsid nohup sleep {mark} >/dev/null 2>&1 &) ; echo done"
     )
     assert told == "done"
-    await until_gone("87654")
+    await until_gone(mark)
 
 
+@pytest.mark.parametrize("lacking", [(), ("new_namespaces",)])
 @pytest.mark.parametrize("network", [False, True])
-async def test_a_fork_bomb_is_stopped(tmp_path: Path, network: bool) -> None:
-    limits = ProcessLimits(seconds=20, processes=12)
-    bomb = "marker=76543; bomb() { bomb | bomb & }; bomb; sleep 60"
+async def test_a_fork_bomb_is_stopped(
+    tmp_path: Path, mark: str, network: bool, lacking: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel_without(monkeypatch, *lacking)
+    limits = ProcessLimits(seconds=120, processes=12)
+    bomb = f"marker={mark}; bomb() {{ bomb | bomb & }}; bomb; sleep 60"
     told = await shell(tmp_path, limits, network=network)("run_shell", command=bomb)
     assert "more than 12 processes" in told
-    await until_gone("76543")
+    await until_gone(mark)
+
+
+@pytest.mark.parametrize("lacking", [(), ("new_namespaces",), ("asks_before_forks",)])
+async def test_no_more_processes_than_allowed_are_started(
+    tmp_path: Path, mark: str, lacking: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel_without(monkeypatch, *lacking)
+    limits = ProcessLimits(seconds=120, processes=4)
+    command = f"for n in 1 2 3 4 5; do sleep {mark} & echo $n; done; wait"
+    told = await shell(tmp_path, limits)("run_shell", command=command)
+    started, why = told.rsplit("\n", 1)
+    assert why == "[stopped: more than 4 processes at once]"
+    if "asks_before_forks" not in lacking:  # else it is seen some moments late
+        assert started.split() == ["1", "2", "3"]
+    await until_gone(mark)
+    one_after_another = "for n in 1 2 3 4 5 6 7 8; do sleep 0; done; echo done"
+    assert await shell(tmp_path, limits)("run_shell", command=one_after_another) == "done"
+
+
+async def test_threads_are_no_processes() -> None:
+    limits = ProcessLimits(seconds=120, processes=1)
+    code = (
+        "import threading\nwait = threading.Event()\n"
+        "many = [threading.Thread(target=wait.wait) for _ in range(9)]\n"
+        "for one in many: one.start()\nwait.set()\n'ran'"
+    )
+    assert await Asked(python_tools(limits=limits))("run_python", code=code) == "'ran'"
+    start = "import subprocess\nsubprocess.run(['/bin/true'])"  # by vfork or clone, as it likes
+    assert "more than 1 processes" in await Asked(python_tools(limits=limits))("run_python", code=start)
 
 
 async def test_a_flood_of_output_is_stopped(tmp_path: Path) -> None:
@@ -134,16 +187,16 @@ async def test_a_flood_of_output_is_stopped(tmp_path: Path) -> None:
 
 
 async def test_memory_and_file_size_are_bounded(tmp_path: Path) -> None:
-    limits = ProcessLimits(seconds=20, processes=4, memory_bytes=256 << 20, file_bytes=1 << 20)
+    limits = ProcessLimits(seconds=120, processes=4, memory_bytes=256 << 20, file_bytes=1 << 20)
     told = await Asked(python_tools(limits=limits))("run_python", code="x = bytearray(1 << 30)")
     assert "MemoryError" in told
     told = await shell(tmp_path, limits)("run_shell", command="head -c 10000000 /dev/zero > big; ls -l big")
     assert (tmp_path / "big").stat().st_size <= 1 << 20, told
 
 
-async def test_cancelling_ends_the_program(tmp_path: Path) -> None:
+async def test_cancelling_ends_the_program(tmp_path: Path, mark: str) -> None:
     agent = Agent(
-        ScriptedModel(call("run_shell", command="touch started; setsid sleep 65432 & sleep 65432"), "x"),
+        ScriptedModel(call("run_shell", command=f"touch started; setsid sleep {mark} & sleep {mark}"), "x"),
         shell_tools(tmp_path, limits=QUICK, needs_approval=False),
     )
     async with agent.stream("go") as events:
@@ -155,7 +208,7 @@ async def test_cancelling_ends_the_program(tmp_path: Path) -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-    await until_gone("65432")
+    await until_gone(mark)
 
 
 async def test_programs_by_name_have_no_shell(tmp_path: Path) -> None:
@@ -231,12 +284,12 @@ async def test_there_is_no_socket_of_another_program_either(tmp_path: Path) -> N
         assert await ask("run_python", code=pair) == "1"  # what a program says to itself it may say
 
 
-async def test_its_signals_reach_nobody_else(tmp_path: Path) -> None:
-    sleeper = await asyncio.create_subprocess_exec("sleep", "54321")
+async def test_its_signals_reach_nobody_else(tmp_path: Path, mark: str) -> None:
+    sleeper = await asyncio.create_subprocess_exec("sleep", mark)
     try:
         ask = shell(tmp_path, network=True)
         assert (await ask("run_shell", command=f"kill -9 {sleeper.pid} 2>&1; echo done")).endswith("done")
-        assert sleeper.returncode is None and running("54321")
+        assert sleeper.returncode is None and running(mark)
     finally:
         sleeper.kill()
         await sleeper.wait()
@@ -244,33 +297,25 @@ async def test_its_signals_reach_nobody_else(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("lacking", ["new_namespaces", "no_sockets", "only_these_files"])
 async def test_what_the_kernel_lacks_is_made_up_for_or_refused(
-    tmp_path: Path, lacking: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, mark: str, lacking: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The supervisor of a kernel without one of the ways: another holds, or the call is refused by name."""
-    code = (
-        f"import sys; sys.path.append({str(Path(__file__).parents[2])!r})\n"
-        "from kogagent.toolkit import confine, supervise\n"
-        "def no(*_, **__): raise OSError(38, 'not here')\n"
-        f"confine.{lacking} = no\n"
-        "supervise.main()"
-    )
-    command = (*child_command("kogagent.toolkit.supervise")[:-1], code)
-    monkeypatch.setattr("kogagent.toolkit.process.child_command", lambda module: command)
+    """Another way holds, or the call is refused by name."""
+    kernel_without(monkeypatch, lacking)
     ask = shell(tmp_path)
-    look = "(setsid sleep 43210 > /dev/null &) ; echo > /dev/tcp/127.0.0.1/1; echo done"
+    look = f"(setsid sleep {mark} > /dev/null &) ; echo > /dev/tcp/127.0.0.1/1; echo done"
     if lacking == "only_these_files":
         assert "files cannot be confined" in await ask.refused("run_shell", command=look)
         assert await shell(tmp_path, confine=False)("run_shell", command="echo free") == "free"
     else:
         told = await ask("run_shell", command=look)
         assert told.endswith("done") and ("Permission denied" in told or "unreachable" in told)
-    await until_gone("43210")
+    await until_gone(mark)
 
 
-async def test_secrets_of_other_processes_cannot_be_read(tmp_path: Path) -> None:
+async def test_secrets_of_other_processes_cannot_be_read(tmp_path: Path, mark: str) -> None:
     """The environment of a process of the same user, by its number outside."""
     secret = {"SECRET_TOKEN": "hunter2", "PATH": os.environ["PATH"]}
-    sleeper = await asyncio.create_subprocess_exec("sleep", "32109", env=secret)
+    sleeper = await asyncio.create_subprocess_exec("sleep", mark, env=secret)
     try:
         look = f"tr '\\0' '\\n' < /proc/{sleeper.pid}/environ; cat /proc/[0-9]*/environ; echo done"
         for network in (False, True):
