@@ -29,7 +29,8 @@ import torch
 from benchmarks.common import Figure, Record, append, interleave, make_record, show
 from benchmarks.peer_process import PEERS, PeerFailed, PeerProcess
 from benchmarks.shapes import SHAPES
-from kogagent.engine.backends.cuda import CudaBackend, kernel_steps
+from kogagent.engine.backends.arrangement import kernel_steps
+from kogagent.engine.backends.cuda import CudaBackend
 from kogagent.engine.engine import EngineCore
 from kogagent.engine.sampling import SamplingParams
 from kogagent.kernels.monokernel import Monokernel, Segment, Token

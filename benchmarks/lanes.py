@@ -74,7 +74,7 @@ class Kernel:
         import torch
 
         from benchmarks.decode_cuda import random_cache, random_on_device
-        from kogagent.engine.backends.cuda import arrange, arrange_for, kernel_steps
+        from kogagent.engine.backends.arrangement import arrange, arrange_for, kernel_steps
         from kogagent.engine.backends.cuda_devices import cut_tensors
         from kogagent.kernels.monokernel import Monokernel
         from kogagent.kernels.pack import plan

@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 
-from kogagent.engine.backends.cuda import kernel_steps, wide_layout
+from kogagent.engine.backends.arrangement import kernel_steps, wide_layout
 from kogagent.engine.weights import load_checkpoint
 from kogagent.errors import InputError
 from kogagent.kernels.build import build

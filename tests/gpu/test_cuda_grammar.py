@@ -14,7 +14,9 @@ import torch
 from grammar_schemas import random_schema
 
 from kogagent.engine.backend import DecodePlan, Emitted, TokenMatcher
-from kogagent.engine.backends.cuda import CudaBackend, _forced, kernel_steps, wide_layout
+from kogagent.engine.backends.arrangement import kernel_steps, wide_layout
+from kogagent.engine.backends.cuda import CudaBackend
+from kogagent.engine.backends.cuda_segment import forced_ids
 from kogagent.engine.backends.device_grammar import ANSWER_RUN, FREE, DeviceGrammar
 from kogagent.engine.grammar import Bounds, Grammar, compile_regex, compile_schema, compile_turn
 from kogagent.engine.grammar.matcher import Matcher
@@ -200,9 +202,9 @@ class Placed:
     """A grammar put on the card by hand."""
 
     def __init__(self, grammar: Grammar) -> None:
-        from kogagent.engine.backends.cuda import _Grammars
+        from kogagent.engine.backends.grammar_memory import Grammars
 
-        memory = _Grammars([torch.device("cuda", 0)]).find(grammar.start())
+        memory = Grammars([torch.device("cuda", 0)]).find(grammar.start())
         assert memory is not None
         self.memory, self.device = memory, memory.grammar
 
@@ -269,7 +271,7 @@ def finish_with(
             out.append(token)
             walk.advance(token.id)
             if token.reason is Reason.ASKED:
-                ids, last = _forced(walk.fork())
+                ids, last = forced_ids(walk.fork())
                 kernel.answer(ANSWER_RUN if ids else FREE, ids, last=last)
     return out
 

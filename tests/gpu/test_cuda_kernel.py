@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 import torch
 
-from kogagent.engine.backends.cuda import CudaBackend, kernel_steps
+from kogagent.engine.backends.arrangement import kernel_steps
+from kogagent.engine.backends.cuda import CudaBackend
 from kogagent.engine.backends.reference import ReferenceBackend
 from kogagent.engine.sampling import SamplingParams, choose
 from kogagent.engine.weights import random_tensors

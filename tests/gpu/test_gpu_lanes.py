@@ -12,7 +12,8 @@ import pytest
 import torch
 from test_cuda_kernel import LANES, SMALL, half_tensors, poisoned_cache
 
-from kogagent.engine.backends.cuda import CudaBackend, arrange, kernel_steps
+from kogagent.engine.backends.arrangement import arrange, kernel_steps
+from kogagent.engine.backends.cuda import CudaBackend
 from kogagent.engine.backends.cuda_devices import cut_tensors, spread
 from kogagent.errors import DeviceError
 from kogagent.kernels.monokernel import Monokernel, Segment, Token

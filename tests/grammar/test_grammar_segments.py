@@ -17,9 +17,11 @@ from grammar_schemas import random_schema
 from grammar_vocabularies import byte_vocabulary, smollm
 
 from kogagent.engine.backend import DecodePlan, Emitted
-from kogagent.engine.backends import cuda
-from kogagent.engine.backends.cuda import CudaBackend, CudaDecode
+from kogagent.engine.backends import cuda_segment
+from kogagent.engine.backends.cuda import CudaBackend
+from kogagent.engine.backends.cuda_segment import CudaDecode
 from kogagent.engine.backends.device_grammar import ANSWER_RUN, ASK, FIRST_RUN, FREE, ILLEGAL, LAST
+from kogagent.engine.backends.grammar_memory import Grammars
 from kogagent.engine.backends.tensor_kv import TensorKV
 from kogagent.engine.grammar import Bounds, Grammar, compile_choices, compile_schema, compile_turn
 from kogagent.engine.sampling import SamplingParams, choose
@@ -180,15 +182,15 @@ def backend_of(toy: ToyBackend) -> tuple[CudaBackend, KernelDouble]:
     backend: Any = CudaBackend.__new__(CudaBackend)
     backend._spec, backend._device = toy.spec, CPU
     backend._kernel, backend._prefill = KernelDouble(toy), PrefillDouble(toy)
-    backend.grammars = cuda._Grammars([CPU])
+    backend.grammars = Grammars([CPU])
     backend.open_kv = lambda capacity: TensorKV(toy.spec, capacity, torch.float32, CPU)
     return backend, backend._kernel
 
 
 @pytest.fixture(autouse=True)
 def no_card(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cuda, "_synchronize", lambda: None)
-    monkeypatch.setattr(cuda, "_queue_end", lambda: lambda: True)
+    monkeypatch.setattr(cuda_segment, "_synchronize", lambda: None)
+    monkeypatch.setattr(cuda_segment, "_queue_end", lambda: lambda: True)
 
 
 def plan_of(vocabulary: Vocabulary, rand: random.Random, grammar: Grammar, matcher: Any) -> DecodePlan:
@@ -237,7 +239,7 @@ def test_segments_of_the_kernel_are_those_of_the_host(source: Any, rng: np.rando
             decode = backend.decode(kv, prompt, plan_of(vocabulary, rand, grammar, grammar.start()))
             assert isinstance(decode, CudaDecode) and decode.resident
             got = collect(decode)
-            assert got == want and len(kernel.launches) <= 1 + (len(prompt) > cuda.FEED_ROWS)
+            assert got == want and len(kernel.launches) <= 1 + (len(prompt) > cuda_segment.FEED_ROWS)
             assert kv.length == want_kv.length
             assert [int(i) for i in kv.store[0, 0, 0, : kv.length, 0]] == want_kv.ids
             asked[again] += kernel.asked

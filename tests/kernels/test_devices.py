@@ -18,7 +18,7 @@ from benchmarks import lanes as bench
 from benchmarks.child import run_bounded
 from benchmarks.shapes import SHAPES
 from kogagent.engine.backends import numbers_of, resolve
-from kogagent.engine.backends.cuda import Arrangement, arrange_for
+from kogagent.engine.backends.arrangement import Arrangement, arrange_for, kernel_steps
 from kogagent.engine.backends.cuda_devices import SpreadKV, cut_tensors, spread
 from kogagent.engine.backends.reference import ReferenceBackend
 from kogagent.engine.sampling import SamplingParams, choose
@@ -267,8 +267,6 @@ def test_any_number_of_devices_gives_one_kernels_ids(spec: ModelSpec, rng: np.ra
         for devices in (1, 2, 4):
             made = arrange_for(lanes, devices, devices, 8, SHARED)
             if devices == 1:
-                from kogagent.engine.backends.cuda import kernel_steps
-
                 steps, _ = kernel_steps(lanes, apart=True)
                 made = _replace(made, steps=steps, layout=plan(lanes, 8, SHARED, one_stream=False))
             runs = [

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks import exchange
 from benchmarks.shapes import SHAPES
-from kogagent.engine.backends.cuda import arrange_for, kernel_steps
+from kogagent.engine.backends.arrangement import arrange_for, kernel_steps
 from kogagent.errors import ConfigError, DeviceError, InputError
 from kogagent.kernels import build as builder
 from kogagent.kernels.build import build

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from kogagent.engine.backends.cuda import kernel_steps
+from kogagent.engine.backends.arrangement import kernel_steps
 from kogagent.engine.weights import random_tensors
 from kogagent.errors import ConfigError
 from kogagent.kernels.pack import (

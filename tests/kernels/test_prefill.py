@@ -14,7 +14,7 @@ import prefill_twin
 import pytest
 import torch
 
-from kogagent.engine.backends.cuda import kernel_steps
+from kogagent.engine.backends.arrangement import kernel_steps
 from kogagent.engine.backends.reference import ReferenceBackend
 from kogagent.engine.weights import random_tensors
 from kogagent.kernels.pack import plan
