@@ -13,6 +13,16 @@ import numpy as np
 import pytest
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """A slow or busy machine is no finding of hypothesis, where that is installed."""
+    if config.pluginmanager.hasplugin("hypothesispytest"):
+        from hypothesis import HealthCheck, settings
+
+        slow = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+        settings.register_profile("kogagent", deadline=None, suppress_health_check=slow)
+        settings.load_profile("kogagent")
+
+
 @pytest.fixture
 def rng(request: pytest.FixtureRequest) -> np.random.Generator:
     """Fresh random numbers; the seed is printed with a failure and KOGAGENT_TEST_SEED repeats it."""

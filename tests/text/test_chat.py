@@ -320,7 +320,7 @@ def test_special_names_in_messages_and_tools_stay_text(models: dict[str, Model],
 
 
 @given(data=st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_no_mixture_of_pieces_of_names_becomes_one(models: dict[str, Model], data: st.DataObject) -> None:
     model = models[data.draw(st.sampled_from(["qwen2.5", "chatml", "mistral"]))]
     names = sorted(model.tokenizer.special_tokens)

@@ -32,7 +32,7 @@ def grew(old: Any, new: Any) -> bool:
     return bool(old == new)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(VALUES, st.booleans())
 def test_every_beginning_gives_a_value_that_only_grows(value: Any, plain: bool) -> None:
     text = json.dumps([value], ensure_ascii=plain)

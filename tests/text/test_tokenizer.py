@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from made_tokenizers import (
     SPECIALS,
@@ -88,7 +88,7 @@ def test_ids_are_those_of_transformers(pairs: dict[str, tuple[Tokenizer, Any]], 
 
 @pytest.mark.parametrize("name", NAMES)
 @given(text=TEXT)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_ids_are_those_of_transformers_for_any_text(
     pairs: dict[str, tuple[Tokenizer, Any]], name: str, text: str
 ) -> None:
@@ -257,7 +257,7 @@ def test_every_id_that_is_text_comes_back_from_its_text(
 
 @pytest.mark.parametrize("name", NAMES)
 @given(text=TEXT)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_bytes_of_an_encoding_are_the_bytes_of_the_text(
     pairs: dict[str, tuple[Tokenizer, Any]], name: str, text: str
 ) -> None:
@@ -466,7 +466,7 @@ def test_a_gguf_file_cut_anywhere_in_its_metadata_is_named(tmp_path: Path, rng: 
 
 
 @given(data=st.data())
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60)
 def test_a_damaged_gguf_file_is_never_worse_than_a_config_error(tmp_path: Path, data: st.DataObject) -> None:
     good = tmp_path / "good.gguf"
     if not good.exists():

@@ -426,7 +426,7 @@ def test_a_special_id_inside_arguments_cuts_the_call_and_text_goes_on() -> None:
 
 
 @given(data=st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_any_ids_at_all_keep_the_rules(data: st.DataObject) -> None:
     """Nothing raises, calls are numbered, deltas make up their calls, no text is lost without a call."""
     form = data.draw(st.sampled_from([HERMES, SMOLLM2, MISTRAL, LLAMA3_JSON]))
