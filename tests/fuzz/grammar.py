@@ -30,7 +30,7 @@ import jsonschema
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "grammar"))
 
 from grammar_rules import random_grammar, recognises, short_walk
-from grammar_schemas import random_schema
+from grammar_schemas import conditional_schema, overlapping_schema, random_schema
 from grammar_vocabularies import byte_vocabulary
 
 from kogagent.chat import TurnParser
@@ -472,7 +472,11 @@ class Fuzzer:
         which = rng.random()
         if which < 0.25 or not self.kept:
             return random_schema(rng, rng.randint(0, 3))
-        if which < 0.5:
+        if which < 0.32:
+            return conditional_schema(rng)
+        if which < 0.4:
+            return overlapping_schema(rng)
+        if which < 0.55:
             return wild_schema(rng)
         return mutated(rng.choice(self.kept), rng, rng.choice(self.kept))
 

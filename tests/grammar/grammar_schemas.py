@@ -93,6 +93,50 @@ def containing_schema(rng: random.Random) -> dict[str, Any]:
     return schema
 
 
+def overlapping_schema(rng: random.Random) -> dict[str, Any]:
+    """A oneOf whose alternatives may share values, somewhere in a schema."""
+    texts, numbers = rng.sample(["a", "ab", "b", ""], 3), [1, 2, 3.5, -1]
+    names = rng.sample(["a", "b", "k"], 2)
+    parts: list[dict[str, Any]] = [
+        {"enum": [*rng.sample(texts, 2), *rng.sample(numbers, 2)]},
+        {"enum": rng.sample([None, True, False, "a", 1, [1], {"a": 1}, {"k": "a"}, []], 4)},
+        {"const": rng.choice([*texts, *numbers, {"k": "a"}])},
+        {"type": rng.sample(["string", "integer", "null", "boolean", "array"], 2)},
+        {"type": rng.choice(["string", "number", "integer", "boolean", "object"])},
+        {"minLength": rng.randint(0, 2)},
+        {"type": "string", "pattern": rng.choice(["^a", "b$", "^[ab]*$"])},
+        {"minimum": rng.randint(0, 3)},
+        {"type": "integer", "maximum": rng.randint(0, 3)},
+        {"type": "array", "items": rng.choice([{"type": "integer"}, {"enum": [1, "a"]}, {}])},
+        {"type": "object", "properties": {names[0]: {"enum": ["a", 1]}}, "required": names[:1]},
+        {"type": "object", "properties": {n: {"const": rng.choice(["a", "b"])} for n in names}},
+        {"properties": {names[1]: {"minLength": 1}}, "required": names[rng.randint(0, 1) :]},
+        {"type": "object", "additionalProperties": {"type": rng.choice(["string", "integer"])}},
+        {"$ref": "#"},
+    ]
+    one: dict[str, Any] = {"oneOf": rng.sample(parts, rng.randint(2, 3))}
+    if rng.random() < 0.3:
+        one |= rng.choice([{"type": "string"}, {"enum": [*texts, *numbers, [1], {"k": "a"}]}, {"const": "a"}])
+    if rng.random() < 0.2:
+        one["oneOf"].append({"oneOf": rng.sample(parts, 2)})
+    where: list[dict[str, Any]] = [
+        one,
+        {"type": "object", "properties": {"v": one}, "required": ["v"]},
+        {"type": "array", "items": one, "maxItems": 2, "uniqueItems": rng.random() < 0.5},
+        {"enum": [{"v": v} for v in (*texts, *numbers, [1])], "properties": {"v": one}},
+        {
+            "type": "object",
+            "propertyNames": one,
+            "maxProperties": 2,
+            "additionalProperties": {"type": "null"},
+        },
+        {"allOf": [one, rng.choice(parts[:5])]},
+        {"type": "array", "contains": one, "maxItems": 2, "items": {"type": ["string", "integer"]}},
+        {"if": one, "then": {"type": ["string", "object"]}, "else": False},
+    ]
+    return rng.choice([where[0], *where])
+
+
 def random_schema(rng: random.Random, depth: int = 3) -> dict[str, Any]:
     """A schema that has values, of every kind the compiler enforces."""
     kinds = ["string", "string", "integer", "number", "boolean", "null", "enum", "const", "types"]

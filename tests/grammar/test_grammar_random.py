@@ -11,7 +11,7 @@ from typing import Any
 import jsonschema
 import numpy as np
 import pytest
-from grammar_schemas import conditional_schema, random_schema, random_walk
+from grammar_schemas import conditional_schema, overlapping_schema, random_schema, random_walk
 from grammar_vocabularies import byte_vocabulary, smollm
 
 from kogagent.engine.grammar import Bounds, compile_schema
@@ -69,6 +69,31 @@ def test_conditions_and_patterns_of_names_give_only_valid_values(rng: np.random.
             jsonschema.Draft202012Validator(schema).validate(value)
         seen["walked"] += 1
     assert seen["walked"] > 50, seen
+
+
+def test_of_alternatives_that_exclude_each_other_none_is_given_a_value_of_another(
+    rng: np.random.Generator,
+) -> None:
+    vocabulary = byte_vocabulary()
+    seed = int(rng.integers(2**32))
+    seen: Counter[str] = Counter()
+    for number in range(400):
+        source = random.Random(f"{seed}/{number}")
+        schema = overlapping_schema(source)
+        small = Bounds(
+            string=2, properties=1, key=1, items=2, digits=1, depth=2, recursion=source.choice([1, 3])
+        )
+        try:
+            grammar = compile_schema(schema, vocabulary, bounds=small)
+        except SchemaError as problem:
+            seen[problem.keyword] += 1
+            continue
+        judge = jsonschema.Draft202012Validator(schema)
+        for _ in range(6):
+            text = random_walk(grammar.automaton, source, patience=source.choice([0, 30]))
+            judge.validate(json.loads(text, parse_float=exact))
+        seen["walked"] += 1
+    assert seen["walked"] > 80, seen
 
 
 def test_numbers_stay_inside_their_bounds_when_read_as_doubles(rng: np.random.Generator) -> None:

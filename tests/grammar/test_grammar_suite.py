@@ -136,6 +136,30 @@ OWN: list[tuple[Any, list[Any], list[Any]]] = [
     ),
     ({"anyOf": [{"type": "null"}, {"type": "boolean"}]}, [None, True, False], [0, "null"]),
     ({"oneOf": [{"type": "string"}, {"type": "integer"}]}, ["a", 3], [None, 1.5]),
+    ({"oneOf": [{"enum": ["a", "b"]}, {"enum": ["b", "c"]}, {"enum": ["b", "d"]}]}, ["a", "c", "d"], ["b"]),
+    ({"oneOf": [{"enum": ["a", 2]}, {"type": "string"}, {"const": None}]}, [2, "b", "", None], ["a", True]),
+    ({"oneOf": [{"enum": [1, 2.5, 7]}, {"type": "integer"}]}, [0, 2, 2.5, 8], [1, 7, 3.5]),
+    ({"oneOf": [{"type": "boolean"}, {"enum": [True, None]}]}, [False, None], [True]),
+    ({"oneOf": [{"const": 5}, {"minLength": 1}], "type": ["string", "integer"]}, ["x"], [5, ""]),
+    (
+        {"enum": [{"a": 2}, {"a": 1}], "properties": {"a": {"oneOf": [{"type": "integer"}, {"const": 1}]}}},
+        [{"a": 2}],
+        [{"a": 1}],
+    ),
+    (
+        {"type": "array", "uniqueItems": True, "items": {"oneOf": [{"enum": [1, 2]}, {"enum": [2, 3]}]}},
+        [[], [1, 3]],
+        [[2], [1, 2]],
+    ),
+    (
+        {
+            "type": "object",
+            "propertyNames": {"oneOf": [{"enum": ["a", "b"]}, {"pattern": "^a"}]},
+            "additionalProperties": {"type": "null"},
+        },
+        [{}, {"b": None}, {"ab": None, "b": None}],
+        [{"a": None}, {"b": None, "a": None}, {"c": None}],
+    ),
     ({"allOf": [{"minimum": 3}, {"maximum": 5, "type": "integer"}]}, [3, 5], [2, 6, "4"]),
     (
         {

@@ -285,6 +285,12 @@ def product(automata: Sequence[Dfa], label: Callable[[tuple[bool, ...]], Hashabl
     return explore(start, moves, accepts)
 
 
+def relabelled(dfa: Dfa, label: Callable[[Hashable], Hashable]) -> Dfa | None:
+    """Its texts under other labels; those of which `label` says False are left out."""
+    said = {state: label(dfa.labels[state]) for state in dfa.accept}
+    return trim(dfa.rows, {state: new for state, new in said.items() if new is not False})
+
+
 def complement(dfa: Dfa) -> Dfa | None:
     """All texts it does not accept."""
     return product([dfa], lambda found: not found[0])

@@ -1,52 +1,83 @@
 """Whether the alternatives of a oneOf exclude each other. Knows shapes; no automaton states, no bytes.
 
-What cannot be proved disjoint is refused: an automaton for "exactly one" would accept values that fit two.
+What is written by one alternative must not fit another, read as the specification does: with no types taken
+for granted and no object closed. Enumerated values that fit two are left out. What else cannot be proved
+disjoint is refused: an automaton for "exactly one" would accept values that fit two.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from kogagent.engine.grammar.dfa import TooManyStates, intersect
-from kogagent.engine.grammar.fits import holds
-from kogagent.engine.grammar.schema import Schemas
-from kogagent.engine.grammar.shapes import Goal, Shape, meet
+from kogagent.engine.grammar.fits import excluding, holds
+from kogagent.engine.grammar.shapes import Goal, Shape, meet, type_of
+
+if TYPE_CHECKING:
+    from kogagent.engine.grammar.schema import Schemas
 
 _DEPTH = 4
 
 
-def require_disjoint(schemas: Schemas, shapes: Sequence[Shape], path: str) -> tuple[Shape, ...]:
-    """The shapes; a telling property is made required where that separates them. Raises SchemaError."""
-    out = list(shapes)
-    for i, left in enumerate(out):
-        for j in range(i + 1, len(out)):
-            right = out[j]
-            left = out[i]
-            if not any(left.choices[g] != right.choices.get(g, left.choices[g]) for g in left.choices):
+def require_disjoint(schemas: Schemas, goal: Goal, path: str) -> tuple[Shape, ...]:
+    """The alternatives of a goal without what fits two that exclude each other; a telling property is made
+    required where that separates them. Raises SchemaError where only memory could tell."""
+    shapes = schemas.expand(goal)
+    if not any(shape.choices for shape in shapes):
+        return shapes
+    whole = schemas.expand(goal.specified)
+    if schemas.was_cut(goal.specified):
+        raise schemas.error(
+            "the recursion is cut before all alternatives are known. Raise Bounds.recursion", path, "oneOf"
+        )
+    return tuple(part for shape in shapes for part in _alone(schemas, shape, whole, path))
+
+
+def _alone(schemas: Schemas, shape: Shape, whole: Sequence[Shape], path: str) -> list[Shape]:
+    """What of a shape fits none of those it excludes."""
+    left = [shape]
+    for other in whole:
+        if excluding(shape, other):
+            left = [part for piece in left for part in _beside(schemas, piece, other, path)]
+    if not left:
+        schemas.vanish(f"all of it fits another alternative of {path or '/'}", shape.path, "oneOf")
+    return left
+
+
+def _beside(schemas: Schemas, shape: Shape, other: Shape, path: str) -> list[Shape]:
+    """What of a shape does not fit `other`, which is read as the specification does."""
+    if shape.values is not None or other.values is not None:
+        mine = shape.values if shape.values is not None else other.values or ()
+        shared = [v for v in mine if _holds(schemas, other if shape.values is not None else shape, v)]
+        if not shared:
+            return [shape]
+        if shape.values is None and any(type_of(v) in ("array", "object") for v in shared):
+            raise _unproved(schemas, shape, other, type_of(shared[-1]), path)
+        schemas.note(shape.path, f"oneOf: {_shown(shared)} fits {other.path or '/'} too; never written")
+        return schemas.without(shape, shared)
+    for kind in sorted(shape.types & other.types):
+        if kind == "object":
+            names = _telling(schemas, shape, other)
+            if names:
+                shape = _requiring(schemas, shape, names[0])
                 continue
-            if left.values is not None:
-                kept = tuple(v for v in left.values if not holds(schemas.expand, right, v))
-                out[i] = left.but(values=kept)
-                continue
-            if right.values is not None:
-                kept = tuple(v for v in right.values if not holds(schemas.expand, left, v))
-                out[j] = right.but(values=kept)
-                continue
-            for kind in sorted(left.types & right.types):
-                if kind == "object":
-                    names = _telling(schemas, left, right)
-                    if names:
-                        out[i], out[j] = (_requiring(schemas, s, names[0]) for s in (left, right))
-                        left, right = out[i], out[j]
-                if not _apart(schemas, left, right, kind, _DEPTH):
-                    raise schemas.error(
-                        f"cannot prove that {left.path or '/'} and {right.path or '/'} exclude each other "
-                        f"({kind}). "
-                        "Use anyOf, or give them a required property with different const values",
-                        path,
-                        "oneOf",
-                    )
-    return tuple(out)
+        if not _apart(schemas, shape, other, kind, _DEPTH):
+            raise _unproved(schemas, shape, other, kind, path)
+    return [shape]
+
+
+def _unproved(schemas: Schemas, shape: Shape, other: Shape, kind: str, path: str) -> Exception:
+    return schemas.error(
+        f"cannot prove that {shape.path or '/'} and {other.path or '/'} exclude each other ({kind}). "
+        "Use anyOf, give each its type, or give them a required property with different const values",
+        path,
+        "oneOf",
+    )
+
+
+def _shown(values: Sequence[Any]) -> str:
+    return ", ".join(map(repr, values[:3])) + (", …" if len(values) > 3 else "")
 
 
 def _requiring(schemas: Schemas, shape: Shape, name: str) -> Shape:
@@ -56,31 +87,44 @@ def _requiring(schemas: Schemas, shape: Shape, name: str) -> Shape:
     return shape.but(required=(*shape.required, name))
 
 
-def _telling(schemas: Schemas, left: Shape, right: Shape) -> list[str]:
+def _telling(schemas: Schemas, shape: Shape, other: Shape) -> list[str]:
     """Properties of both that never fit both, already required ones first."""
     names = [
         n
-        for n in left.properties
-        if n in right.properties and not _meet(schemas, left.properties[n], right.properties[n], _DEPTH)
+        for n in shape.properties
+        if n in other.properties and not _meet(schemas, shape.properties[n], other.properties[n], _DEPTH)
     ]
-    return sorted(names, key=lambda n: (n not in left.required) + (n not in right.required))
+    return sorted(names, key=lambda n: (n not in shape.required) + (n not in other.required))
 
 
-def _meet(schemas: Schemas, left: Goal, right: Goal, depth: int) -> bool:
-    """Whether a value may fit both goals; True when unsure."""
-    return any(_overlap(schemas, a, b, depth) for a in schemas.expand(left) for b in schemas.expand(right))
+# ── of one shape as it is written and another as the specification reads it ──
+
+
+def _read(schemas: Schemas, goal: Goal) -> Sequence[Shape]:
+    """The alternatives of a goal; anything, where recursion has cut some of them."""
+    shapes = schemas.expand(goal)
+    return (Shape(goal.path),) if schemas.was_cut(goal) else shapes
+
+
+def _holds(schemas: Schemas, shape: Shape, value: Any) -> bool:
+    return holds(lambda goal: _read(schemas, goal), shape, value)
+
+
+def _meet(schemas: Schemas, written: Goal, read: Goal, depth: int) -> bool:
+    """Whether a value that is written may fit the other goal; True when unsure."""
+    return any(_overlap(schemas, a, b, depth) for a in schemas.expand(written) for b in _read(schemas, read))
 
 
 def _overlap(schemas: Schemas, a: Shape, b: Shape, depth: int) -> bool:
     if a.values is not None:
-        return any(holds(schemas.expand, b, v) for v in a.values)
+        return any(_holds(schemas, b, v) for v in a.values)
     if b.values is not None:
-        return any(holds(schemas.expand, a, v) for v in b.values)
+        return any(_holds(schemas, a, v) for v in b.values)
     return any(not _apart(schemas, a, b, kind, depth) for kind in a.types & b.types)
 
 
 def _apart(schemas: Schemas, a: Shape, b: Shape, kind: str, depth: int) -> bool:
-    """Whether no value of one kind fits both."""
+    """Whether no value of one kind is written for `a` and fits `b`."""
     if depth == 0:
         return False
     if kind == "number":
@@ -98,22 +142,26 @@ def _apart(schemas: Schemas, a: Shape, b: Shape, kind: str, depth: int) -> bool:
         if _beyond(a.min_items, b.max_items) or _beyond(b.min_items, a.max_items):
             return True
         for index in range(max(a.min_items, b.min_items)):
-            left, right = a.item(index), b.item(index)
-            if left is None and right is None:
-                break
-            if left is not None and right is not None and not _meet(schemas, left, right, depth - 1):
+            if _never_both(schemas, a.item(index), b.item(index), depth):
                 return True
             if index >= max(len(a.prefix), len(b.prefix)):
                 break
         return False
     if kind == "object":
-        for name in {*a.required, *b.required}:
-            left, right = a.property(name), b.property(name)
-            if any(goal is not None and not schemas.expand(goal) for goal in (left, right)):
-                return True
-            if left is not None and right is not None and not _meet(schemas, left, right, depth - 1):
-                return True
+        return any(
+            _never_both(schemas, a.property(name), b.property(name), depth)
+            for name in (*a.required, *b.required)
+        )
     return False
+
+
+def _never_both(schemas: Schemas, written: Goal | None, read: Goal | None, depth: int) -> bool:
+    """Whether no value is written for one goal and fits the other; None is the goal of anything."""
+    if written is None or read is None:
+        return (written is not None and not schemas.expand(written)) or (
+            read is not None and not _read(schemas, read)
+        )
+    return not _meet(schemas, written, read, depth - 1)
 
 
 def _beyond(low: int, high: int | None) -> bool:

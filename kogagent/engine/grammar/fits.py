@@ -50,8 +50,20 @@ def _within(count: int, low: int, high: int | None) -> bool:
 
 
 def fits(expand: Expand, goal: Goal | None, value: Any) -> bool:
-    """Whether one JSON value fits any alternative of a goal; None is the goal of anything."""
-    return goal is None or any(holds(expand, shape, value) for shape in expand(goal))
+    """Whether one JSON value fits an alternative of a goal and none that this excludes; None is the goal of
+    anything."""
+    if goal is None:
+        return True
+    held = [shape for shape in expand(goal) if holds(expand, shape, value)]
+    if not any(shape.choices for shape in held):
+        return bool(held)
+    others = [shape for shape in expand(goal.specified) if holds(expand, shape, value)]
+    return any(not any(excluding(shape, other) for other in others) for shape in held)
+
+
+def excluding(a: Shape, b: Shape) -> bool:
+    """Whether two shapes are different alternatives of one oneOf."""
+    return any(choice != b.choices.get(group, choice) for group, choice in a.choices.items())
 
 
 def enumerated(expand: Expand, goal: Goal) -> list[Any] | None:
@@ -65,4 +77,4 @@ def enumerated(expand: Expand, goal: Goal) -> list[Any] | None:
         if values is None:
             return None
         out += [v for v in values if not any(same(v, w) for w in out)]
-    return out
+    return [v for v in out if fits(expand, goal, v)]

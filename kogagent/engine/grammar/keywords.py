@@ -43,7 +43,10 @@ KEYWORDS: dict[str, tuple[str, str]] = {
     "exclusiveMaximum": ("enforced", "any size, exact"),
     "multipleOf": ("enforced", "exact; refused where its automaton is too large"),
     "anyOf": ("enforced", ""),
-    "oneOf": ("enforced", "when the alternatives are provably disjoint"),
+    "oneOf": (
+        "enforced",
+        "when the alternatives are provably disjoint as specified; enumerated values of two are left out",
+    ),
     "allOf": ("enforced", "by merging"),
     "not": ("enforced", "as alternatives of other keywords; what only memory could keep is refused"),
     "if": ("enforced", "as two alternatives, with `not` of the condition"),

@@ -23,12 +23,14 @@ from kogagent.engine.grammar.dfa import (
     literals,
     union,
 )
+from kogagent.engine.grammar.disjoint import require_disjoint
 from kogagent.engine.grammar.formats import FORMATS, HINTS, LONGEST, NUMBER_FORMATS
 from kogagent.engine.grammar.keywords import IMPLIES
 from kogagent.engine.grammar.numbers import Interval
 from kogagent.engine.grammar.regex import PatternError, compile_pattern
 from kogagent.engine.grammar.shapes import (
     TYPES,
+    AsSpecified,
     Contains,
     Goal,
     Layer,
@@ -371,11 +373,12 @@ class Narrowing:
     def _names(self, known: Dfa | None, goal: Goal) -> Dfa | None:
         """The names that propertyNames leaves."""
         found: list[Dfa] = []
-        for shape in self.schemas.expand(goal):
+        string = Goal(((goal.path, AsSpecified(_STRING)),), goal.depth, goal.free)
+        for shape in require_disjoint(self.schemas, goal.also(string), goal.path):
             if shape.values is not None:
                 texts = [value for value in shape.values if isinstance(value, str)]
                 found += [literals(texts)] if texts else []
-            elif "string" in shape.types:
+            else:
                 dfa = ANYTHING if shape.pattern is None else shape.pattern
                 if shape.pattern is None and not shape.min_length and shape.max_length is None:
                     return known
@@ -394,6 +397,7 @@ class Narrowing:
         return intersect(known, names) or NOTHING
 
 
+_STRING = {"type": "string"}
 _INTEGERS = Interval(integer=True)
 _NUMBER_WORDS = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"})
 _BOUND_WORDS = (

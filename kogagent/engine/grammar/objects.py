@@ -8,11 +8,12 @@ be written, its frame holds the value too: only the name decides what that may b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from kogagent.engine.grammar.automaton import COUNT, RETURN, TARGET, UNBOUNDED
-from kogagent.engine.grammar.dfa import Dfa, literals, product
+from kogagent.engine.grammar.dfa import Dfa, literals, product, relabelled
 from kogagent.engine.grammar.regex import compile_pattern
 from kogagent.engine.grammar.shapes import Goal, Shape
 from kogagent.engine.grammar.utf8 import escaped_sequences
@@ -39,7 +40,9 @@ class Objects:
     def write(self, shape: Shape, follow: int, common: int, level: Level) -> int | None:
         """The state in front of an object. common: the default bound of all alternatives, or 0."""
         schemas = self.writer.schemas
-        others = _Others(self.writer, shape)
+        listed = tuple(dict.fromkeys((*shape.properties, *shape.required)))
+        form = self.writer.style(level).objects
+        others = _Others(self.writer, shape, listed, form.quoted)
         named = [(n, g, n in shape.required) for n, g in shape.properties.items()]
         for name in shape.required:
             if name not in shape.properties:
@@ -49,9 +52,8 @@ class Objects:
                     return None
                 named.append((name, goal, True))
         goals = {name: (goal, required) for name, goal, required in named if required or schemas.expand(goal)}
-        named = [(name, *goals[name]) for name in self.writer.style(level).objects.order(goals)]
-        listed = tuple(dict.fromkeys((*shape.properties, *shape.required)))
-        limited = self._limited(shape, named, others.possible(listed))
+        named = [(name, *goals[name]) for name in form.order(goals)]
+        limited = self._limited(shape, named, others.possible)
         if limited is None:
             return None
         named, opened = limited
@@ -63,7 +65,7 @@ class Objects:
             high = common
         numbered = not opened and _by_number(named, low, shape.max_properties)
         counted = high > 0 and not numbered and (opened or high < len(named) or common > 0)
-        body = _Body(self, named, listed, others if opened else None, counted, level)
+        body = _Body(self, named, others if opened else None, counted, level)
         if numbered:
             most = len(named) if shape.max_properties is None else min(shape.max_properties, len(named))
             if len(named) * most > MAX_COUNTED:
@@ -76,7 +78,6 @@ class Objects:
         else:
             bounds = None
         more = opened and low > sum(required for _, _, required in named)
-        form = self.writer.style(level).objects
         start = self.writer.symbols(form.open)
         if not (counted or numbered or shape.shared):
             entry = body.state(low > 0, None, follow, more=more)
@@ -140,15 +141,22 @@ def _by_number(named: Named, low: int, high: int | None) -> bool:
 
 
 class _Others:
-    """The properties a shape does not list: by which patterns a name matches, what its value may be."""
+    """The properties a shape does not list: by which patterns a name matches, what its value may be.
 
-    def __init__(self, writer: Writer, shape: Shape) -> None:
+    listed: the names that are. quoted: whether a name may be any text.
+    """
+
+    def __init__(self, writer: Writer, shape: Shape, listed: Sequence[str], quoted: bool) -> None:
         self._schemas = writer.schemas
         self._shape = shape
+        self._quoted = quoted
         self._open = writer.bounds.open_objects or not shape.listed
+        self.listed = listed
         self.names = shape.names
         self.dfas = tuple(dfa for layer in shape.layers for dfa, _ in layer.patterns)
         self.telling = bool(self.dfas) or self.names is not None
+        self.goals: dict[Hashable, Goal] = {}
+        """By key, what the values of the names in `written` may be."""
         self.key = (
             self._schemas.anything(shape).key if self._open else None,
             None if shape.additional is None else shape.additional.key,
@@ -159,28 +167,32 @@ class _Others:
             ),
         )
 
-    def possible(self, listed: Sequence[str]) -> bool:
+    @property
+    def possible(self) -> bool:
         """Whether there is any name beside those listed that may stand."""
-        if not self.telling:
-            return self.of(()) is not None
-        return self.labelled(listed, [], lambda _: True) is not None
+        return (self.written if self.telling else self.of(())) is not None
 
-    def labelled(
-        self, listed: Sequence[str], more: Sequence[Dfa], label: Callable[[Goal], int | bool | None]
-    ) -> Dfa | None:
-        """All names beside those listed that may stand and match `more`, by what `label` says of what their
-        values may be; a name of which it says None or False cannot stand."""
-        kept = [*([] if self.names is None else [self.names]), *more]
-        barred = [literals(listed)] if listed else []
+    @cached_property
+    def written(self) -> Dfa | None:
+        """All names beside those listed that may stand and be written, each labelled with the key of its
+        goal."""
+        kept = [] if self.names is None else [self.names]
+        if not self._quoted:
+            bare = compile_pattern(BARE_NAME.pattern, whole=True)
+            assert bare is not None
+            kept.append(bare)
+        barred = [literals(self.listed)] if self.listed else []
         patterns = len(self.dfas)
 
-        def told(found: tuple[bool, ...]) -> int | bool:
+        def told(found: tuple[bool, ...]) -> Hashable:
             hits, rest = found[:patterns], found[patterns:]
             if not all(rest[: len(kept)]) or any(rest[len(kept) :]):
                 return False
             goal = self.of(hits)
-            said = None if goal is None else label(goal)
-            return False if said is None else said
+            if goal is None:
+                return False
+            self.goals[goal.key] = goal
+            return goal.key
 
         return product([*self.dfas, *kept, *barred], told)
 
@@ -206,13 +218,12 @@ class _Body:
         self,
         objects: Objects,
         named: Named,
-        listed: Sequence[str],
         others: _Others | None,
         counted: bool,
         level: Level,
     ) -> None:
         self.writer, self.builder = objects.writer, objects.builder
-        self.named, self.listed, self.others = named, listed, others
+        self.named, self.others = named, others
         self.flag = COUNT if counted else 0
         self.level = level
         self.inside = type(level)(max(level - 1, 0))
@@ -303,7 +314,7 @@ class _Body:
         builder, form = self.builder, self.style.objects
         start = builder.state()
         after = builder.branch(self.close, follow, self.next, start, self.flag)
-        taken = [self.writer.member_name(name, self.level, "") + self.colon[:1] for name in self.listed]
+        taken = [self.writer.member_name(name, self.level, "") + self.colon[:1] for name in others.listed]
         if form.quoted and self.style.escapes == "json" and not others.telling:
             goal, body = others.of(()), self.writer.lib.key
             value = None if goal is None else self.writer.value(goal, after, self.inside)
@@ -343,19 +354,15 @@ class _Body:
         of name and value is left."""
         done = self.builder.state()
         self.builder.final.add(done)
-        values: dict[Any, int | None] = {}
-        bare: list[Dfa] = []
-        if not self.style.objects.quoted:
-            dfa = compile_pattern(BARE_NAME.pattern, whole=True)
-            assert dfa is not None
-            bare.append(dfa)
+        values: dict[Hashable, int | None] = {}
 
-        def value(goal: Goal) -> int | None:
-            if goal.key not in values:
-                values[goal.key] = self.writer.value(goal, done, self.inside)
-            return values[goal.key]
+        def value(key: Hashable) -> int | bool:
+            if key not in values:
+                values[key] = self.writer.value(others.goals[key], done, self.inside)
+            state = values[key]
+            return False if state is None else state
 
-        return others.labelled(self.listed, bare, value)
+        return None if others.written is None else relabelled(others.written, value)
 
     def _fill(
         self,

@@ -16,7 +16,7 @@ from kogagent.engine.grammar.keywords import verdict
 from kogagent.engine.grammar.logic import Alternatives, Part, alternatives
 from kogagent.engine.grammar.narrow import Narrowing
 from kogagent.engine.grammar.references import REFERENCES, References
-from kogagent.engine.grammar.shapes import AsSpecified, Bounds, Goal, Seen, Shape, error
+from kogagent.engine.grammar.shapes import AsSpecified, Bounds, Goal, Seen, Shape, error, same
 from kogagent.errors import SchemaError
 
 MAX_ALTERNATIVES = 128
@@ -35,6 +35,7 @@ class Schemas:
         self.cut = False  # whether recursion was cut somewhere
         name = root.get("$schema", "") if isinstance(root, Mapping) else ""
         self.old = isinstance(name, str) and any(f"draft-0{n}" in name for n in (4, 6, 7))
+        self._cut_goals: set[tuple[Any, ...]] = set()
         self._expanded: dict[tuple[Any, ...], tuple[Shape, ...]] = {}
         self._alternatives: dict[tuple[int, str, bool], Alternatives] = {}
         self._references = References(root, tool)
@@ -81,11 +82,34 @@ class Schemas:
         """Its alternatives; none where nothing can satisfy it."""
         found = self._expanded.get(goal.key)
         if found is None:
+            before, self.cut = self.cut, False
             shapes = [Shape(goal.path, depth=goal.depth, free=goal.free)]
             for path, schema in goal.parts:
                 shapes = [out for shape in shapes for out in self.apply(shape, path, schema)]
             found = self._expanded[goal.key] = tuple(out for shape in shapes if (out := self._close(shape)))
+            if self.cut:
+                self._cut_goals.add(goal.key)
+            self.cut |= before
         return found
+
+    def was_cut(self, goal: Goal) -> bool:
+        """Whether recursion has taken alternatives away from a goal that has been expanded."""
+        return goal.key in self._cut_goals
+
+    def without(self, shape: Shape, values: Sequence[Any]) -> list[Shape]:
+        """A finished shape's alternatives that are none of some values; no arrays and objects among these,
+        unless the shape's values are enumerated."""
+        if shape.values is not None:
+            kept = tuple(v for v in shape.values if not any(same(v, w) for w in values))
+            return [shape.but(values=kept)] if kept else []
+        found: list[Shape] = []
+        no = {"not": {"enum": list(values)}}
+        for conditions, _ in alternatives(no, "not", shape.path, self._negatable, self.error):
+            narrowed = [shape]
+            for part in conditions:
+                narrowed = [out for s in narrowed for out in self.apply(s, shape.path, part, True)]
+            found += narrowed
+        return [out for narrowed in found if (out := self._close(narrowed))]
 
     def child(self, shape: Shape, path: str, schema: Any, spec: bool = False) -> Goal:
         return Goal(((path, AsSpecified(schema) if spec else schema),), shape.depth, shape.free)
@@ -183,7 +207,10 @@ class Schemas:
             for shape in shapes:
                 for out in self.apply(shape.but(path=at[i]), at[i], part, spec):
                     if keyword == "oneOf":
-                        out = out.but(choices={**out.choices, (path, id(parts)): i})
+                        group = path, id(parts)
+                        if out.choices.get(group, i) != i:
+                            continue  # the same oneOf holds twice
+                        out = out.but(choices={**out.choices, group: i})
                     found.append(out.but(split=keyword))
         if keyword == "anyOf":
             for shape in shapes:

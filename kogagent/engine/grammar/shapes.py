@@ -13,6 +13,8 @@ from kogagent.errors import SchemaError
 
 TYPES = ("null", "boolean", "object", "array", "number", "string")
 _ALL = frozenset(TYPES)
+_AHEAD = 2
+"""Recursive references beyond Bounds.recursion that `Goal.specified` follows to an alternative."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,12 @@ class Goal:
     @property
     def path(self) -> str:
         return self.parts[0][0]
+
+    @property
+    def specified(self) -> Goal:
+        """The same read as the specification does, wherever recursion has come to."""
+        parts = tuple((path, s if isinstance(s, AsSpecified) else AsSpecified(s)) for path, s in self.parts)
+        return Goal(parts, -_AHEAD, max(self.free, 1))
 
     def also(self, other: Goal) -> Goal:
         known = {_identity(schema) for _, schema in self.parts}

@@ -117,7 +117,7 @@ class Writer:
         return self._values[key]
 
     def _value(self, goal: Goal, follow: int, level: Level) -> int | None:
-        shapes = require_disjoint(self.schemas, self.schemas.expand(goal), goal.path)
+        shapes = require_disjoint(self.schemas, goal, goal.path)
         try:
             if level == Level.MEMBER and self.style(level).bare and self._strings.possible(shapes):
                 return self._strings.bare(shapes, follow)
@@ -142,7 +142,7 @@ class Writer:
         follows it. Raises SchemaError where its text does not tell which it is."""
         if len(parts) == 1:
             return self.value(*parts[0])
-        groups = [(require_disjoint(self.schemas, self.schemas.expand(goal), path), to) for goal, to in parts]
+        groups = [(require_disjoint(self.schemas, goal, path), to) for goal, to in parts]
         try:
             states = [state for shapes, to in groups for state in self._rest(shapes, to, Level.INNER)]
             numbers = [(dfa, to) for shapes, to in groups if (dfa := self._numbers(shapes)) is not None]
