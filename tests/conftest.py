@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import secrets
+from collections.abc import Callable
 
 # Before torch starts its threads: tiny matrices gain nothing from a second one, and threads that spin for
 # each other on a busy machine make the suite twenty times slower.
@@ -29,3 +31,18 @@ def rng(request: pytest.FixtureRequest) -> np.random.Generator:
     seed = int(os.environ.get("KOGAGENT_TEST_SEED", secrets.randbits(32)))
     request.node.add_report_section("setup", "seed", f"KOGAGENT_TEST_SEED={seed}")
     return np.random.default_rng(seed)
+
+
+@pytest.fixture
+async def pass_time(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """`pass_time(90)`: from now on the running loop's timers see so many seconds more gone by. A limit that
+    nothing but this reaches is reached when a test says so, however slow the machine is."""
+    loop, ahead = asyncio.get_running_loop(), 0.0
+    real = loop.time
+
+    def pass_time(seconds: float) -> None:
+        nonlocal ahead
+        ahead += seconds
+
+    monkeypatch.setattr(loop, "time", lambda: real() + ahead)
+    return pass_time

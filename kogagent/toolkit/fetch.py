@@ -91,7 +91,7 @@ def fetch_tools(
         fetch,
         description=f"Get a page from the web as text. The hosts: {hosts}.",
         needs_approval=needs_approval,
-        timeout=2 * seconds + 5,
+        timeout=2 * seconds + 30,  # the limits inside say more of what took so long: let them speak first
     )
     return (tool,)
 

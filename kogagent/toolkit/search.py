@@ -34,7 +34,8 @@ def search_tools(
     """
     limits = ProcessLimits(seconds=seconds, memory_bytes=memory_bytes, processes=2, output_bytes=4 << 20)
     found = _Search(as_root(root), max_matches, max_files, max_file_bytes, limits)
-    return (Tool(found.search, timeout=seconds + 5), Tool(found.find_files))
+    # The child is ended before, even on a machine that stands still for seconds, and that says more.
+    return (Tool(found.search, timeout=seconds + 30), Tool(found.find_files))
 
 
 class _Search:

@@ -59,7 +59,7 @@ def sqlite_tools(
     except sqlite3.Error as error:
         raise InputError(f"{str(path)!r} is no SQLite database: {error}. Pass another path.") from error
     asked = write if needs_approval is None else needs_approval
-    limit = seconds + 5
+    limit = seconds + 30  # SQLite's own comes first, and says what to do
     return (Tool(database.query, needs_approval=asked, timeout=limit), Tool(database.schema, timeout=limit))
 
 

@@ -20,7 +20,7 @@ from kogagent.errors import DeviceError, EngineClosedError, InputError, ModelErr
 from kogagent.testing.toy import ToyBackend
 from kogagent.types import FinishReason
 
-DEADLINE = 20.0
+DEADLINE = 60.0  # of what waits for the other side: it only turns a hang into a failure
 
 
 class Gate:

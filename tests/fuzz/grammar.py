@@ -548,6 +548,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--seconds", type=float, default=60.0, help="how long to run")
+    parser.add_argument("--cases", type=int, default=None, help="run so many cases instead, however long")
     parser.add_argument("--seed", type=int, default=None, help="repeat a run; by default a fresh one")
     options = parser.parse_args()
     seed = secrets.randbits(32) if options.seed is None else options.seed
@@ -555,7 +556,7 @@ def main() -> int:
     signal.signal(signal.SIGVTALRM, _hang)
     fuzzer = Fuzzer(seed)
     ends = time.monotonic() + options.seconds
-    while time.monotonic() < ends:
+    while time.monotonic() < ends if options.cases is None else fuzzer.cases < options.cases:
         fuzzer.one()
     print(  # noqa: T201
         f"{fuzzer.cases} cases, {fuzzer.accepted} accepted, {len(fuzzer.outcomes)} outcomes, "

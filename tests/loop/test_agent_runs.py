@@ -6,7 +6,7 @@ import asyncio
 import dataclasses
 import itertools
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Annotated, Any, Literal, assert_never
 
 import pytest
@@ -177,7 +177,7 @@ async def test_the_planning_phase_has_its_own_budget(plan: bool | int, tokens: i
 async def test_usage_and_timings_add_up_and_tool_time_is_wall_time() -> None:
     usage, timings = (
         Usage(1, 2, 3, 4, 5),
-        Timings(prefill_s=0.25, sampled_s=0.5, render_s=0.125, wall_s=9, tool_s=9),
+        Timings(prefill_s=0.25, sampled_s=0.5, render_s=0.125, wall_s=900, tool_s=900),
     )
     model = ScriptedModel(
         ScriptedTurn("", (call("ls"), call("ls", path="x")), usage=usage, timings=timings),
@@ -186,7 +186,7 @@ async def test_usage_and_timings_add_up_and_tool_time_is_wall_time() -> None:
     result = await Agent(model, [ls]).run("go")
     assert result.usage == usage + usage
     assert (result.timings.prefill_s, result.timings.sampled_s, result.timings.render_s) == (0.5, 1.0, 0.25)
-    assert 0 < result.timings.tool_s < result.timings.wall_s < 9
+    assert 0 < result.timings.tool_s < result.timings.wall_s < 900
 
 
 async def test_time_of_parallel_tools_is_counted_once() -> None:
@@ -449,11 +449,14 @@ async def test_an_answer_cut_by_the_turns_limit_says_so() -> None:
     assert (result.output, result.reason) == ("half an ans", "max_tokens")
 
 
-async def test_the_limit_of_seconds_cancels_what_runs_and_keeps_the_history_whole() -> None:
+async def test_the_limit_of_seconds_cancels_what_runs_and_keeps_the_history_whole(
+    pass_time: Callable[[float], None],
+) -> None:
     async def forever() -> None:
+        pass_time(60)
         await asyncio.Event().wait()
 
-    agent = Agent(ScriptedModel(["wait", call("forever")]), [forever], limits=Limits(max_seconds=0.05))
+    agent = Agent(ScriptedModel(["wait", call("forever")]), [forever], limits=Limits(max_seconds=60))
     events = await events_of(agent)
     last = events[-1]
     assert isinstance(last, RunFinished) and last.result.reason == "max_seconds"
@@ -461,12 +464,13 @@ async def test_the_limit_of_seconds_cancels_what_runs_and_keeps_the_history_whol
     assert [e.result.status for e in events if isinstance(e, ToolFinished)] == ["cancelled"]
 
 
-async def test_the_limit_of_seconds_ends_a_model_that_hangs() -> None:
+async def test_the_limit_of_seconds_ends_a_model_that_hangs(pass_time: Callable[[float], None]) -> None:
     async def hang(request: TurnRequest) -> str:
+        pass_time(60)
         await asyncio.Event().wait()
         return "never"
 
-    result = await Agent(FunctionModel(hang), limits=Limits(max_seconds=0.02)).run("go")
+    result = await Agent(FunctionModel(hang), limits=Limits(max_seconds=60)).run("go")
     assert (result.reason, result.output) == ("max_seconds", "")
 
 

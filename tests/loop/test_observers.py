@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 import pytest
 
@@ -186,13 +187,14 @@ async def test_a_turn_says_what_its_model_is_shown() -> None:
     assert [(event.turn, len(event.messages)) for event in started] == [(1, 1), (2, 3)]
 
 
-async def test_tools_of_a_turn_that_ran_out_of_time_count() -> None:
-    never = asyncio.Event()
+async def test_tools_of_a_turn_that_ran_out_of_time_count(pass_time: Callable[[float], None]) -> None:
+    never, loop = asyncio.Event(), asyncio.get_running_loop()
 
     async def wait() -> None:
+        loop.call_later(0.05, pass_time, 60)  # the limit comes after so much time in the tool, or more
         await never.wait()
 
-    agent = Agent(ScriptedModel([call("wait")] * 2, "x"), [wait], limits=Limits(max_seconds=0.05))
+    agent = Agent(ScriptedModel([call("wait")] * 2, "x"), [wait], limits=Limits(max_seconds=60))
     result = await agent.run("go")
     assert result.reason == "max_seconds"
     assert result.timings.dispatch_s + result.timings.tool_s > 0.04

@@ -207,7 +207,10 @@ async def test_a_run_on_a_closed_store_says_so(path: Path) -> None:
         await Agent(ScriptedModel("x")).run("go", history=transcript)
 
 
-async def test_the_event_loop_does_not_wait_for_a_busy_file(path: Path) -> None:
+async def test_the_event_loop_does_not_wait_for_a_busy_file(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kogagent.loop.database._BUSY_MS", 100_000)
     with SessionStore(path) as store:
         transcript = store.open("a")
         other = sqlite3.connect(path, isolation_level=None)

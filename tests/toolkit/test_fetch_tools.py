@@ -137,11 +137,12 @@ async def test_size_and_time_are_bounded() -> None:
         await gate.wait()  # never
 
     async with server(endless) as (port, _):
-        tools = fetch_tools([f"localhost:{port}"], http=True, private=True, seconds=0.5, max_bytes=50_000)
-        ask = Asked(tools)
-        told = await ask("fetch", url=f"http://localhost:{port}/flood")
+        at, allow = f"http://localhost:{port}", [f"localhost:{port}"]
+        ask = Asked(fetch_tools(allow, http=True, private=True, seconds=60, max_bytes=50_000))
+        told = await ask("fetch", url=f"{at}/flood")
         assert told.endswith("[… cut after 50000 bytes]") and len(told) < 51_000
-        assert "no answer within 0.5 s" in await ask.refused("fetch", url=f"http://localhost:{port}/slow")
+        hasty = Asked(fetch_tools(allow, http=True, private=True, seconds=0.5))
+        assert "no answer within 0.5 s" in await hasty.refused("fetch", url=f"{at}/slow")
         gate.set()
 
 

@@ -188,9 +188,11 @@ async def test_swapping_a_folder_for_a_link_meanwhile_gains_nothing(
     thread = threading.Thread(target=thief)
     thread.start()
     ask = every(place)
-    statuses = set()
+    statuses: set[str] = set()
     try:
-        for _ in range(300):
+        rounds = 0
+        while rounds < 300 or len(statuses) < 2:  # it proves nothing before both have been seen
+            rounds += 1
             result = await ask.result("read_file", path="swap/key")
             assert "SECRET" not in result.text
             statuses.add(result.status)
@@ -202,7 +204,6 @@ async def test_swapping_a_folder_for_a_link_meanwhile_gains_nothing(
     finally:
         stop.set()
         thread.join()
-    assert len(statuses) == 2, f"only ever {statuses}: the test proves nothing"
     assert sorted(os.listdir(place.parent / "outside")) == ["key"]
     assert (place.parent / "outside/key").read_text() == "SECRET"
 

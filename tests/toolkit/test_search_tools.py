@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 
 import pytest
@@ -47,10 +46,8 @@ async def test_matches_are_counted_and_bounded(place: Path) -> None:
 
 async def test_a_pattern_that_takes_for_ever_is_stopped(place: Path) -> None:
     (place / "evil").write_text("a" * 60 + "b\n")
-    ask = Asked(search_tools(place, seconds=1.0))
-    started = time.monotonic()
-    told = await ask.refused("search", pattern="(a+)+c", regex=True)
-    assert "longer than 1 s" in told and time.monotonic() - started < 30
+    ask = Asked(search_tools(place, seconds=0.5))
+    assert "longer than 0.5 s" in await ask.refused("search", pattern="(a+)+c", regex=True)
 
 
 async def test_bad_patterns_and_paths_are_told(place: Path) -> None:
