@@ -37,7 +37,10 @@ def results(messages: Any) -> list[tuple[str, str]]:
 async def over_http(server: mcp.server.Server[Any]) -> AsyncIterator[str]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         config = uvicorn.Config(
-            server.streamable_http_app(), log_level="critical", timeout_graceful_shutdown=5
+            server.streamable_http_app(),
+            log_level="critical",
+            timeout_graceful_shutdown=5,
+            timeout_keep_alive=600,  # never given up under a client that was slow to ask again
         )
         running = uvicorn.Server(config)
         serving = asyncio.ensure_future(running.serve(sockets=[listener]))
@@ -101,7 +104,7 @@ async def test_the_sdks_client_uses_our_tools_over_standard_streams() -> None:
 
 
 async def test_an_agent_uses_the_tools_of_a_server_over_standard_streams() -> None:
-    async with kogagent.mcp.connect(COMMAND, env=ENV, prefix="met_") as server:
+    async with kogagent.mcp.connect(COMMAND, env=ENV, prefix="met_", timeout=100) as server:
         assert [one.name for one in server.tools] == ["met_forecast", "met_broken", "met_whose"]
         model = ScriptedModel(
             [
@@ -191,7 +194,7 @@ async def test_a_server_that_cannot_be_reached_is_one_clear_error() -> None:
     with pytest.raises(InputError, match=r"no-such-program: No such file"):
         await kogagent.mcp.connect(["no-such-program"]).__aenter__()
     with pytest.raises(InputError, match="cannot connect"):
-        await kogagent.mcp.connect([sys.executable, "-c", "pass"]).__aenter__()
+        await kogagent.mcp.connect([sys.executable, "-c", "pass"], timeout=100).__aenter__()
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     with pytest.raises(InputError, match="cannot connect"):
@@ -226,7 +229,7 @@ async def test_options_that_make_no_sense_are_refused_at_once() -> None:
 
 async def test_a_public_server_answers_an_agent() -> None:
     command = [sys.executable, "-m", "mcp_server_time", "--local-timezone", "UTC"]
-    async with kogagent.mcp.connect(command) as server:
+    async with kogagent.mcp.connect(command, timeout=100) as server:
         assert [one.name for one in server.tools] == ["get_current_time", "convert_time"]
         asked = {"source_timezone": "Europe/Oslo", "time": "16:30", "target_timezone": "Asia/Tokyo"}
         model = ScriptedModel(

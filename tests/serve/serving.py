@@ -61,6 +61,13 @@ def in_step(loop: asyncio.AbstractEventLoop) -> Callable[[Sequence[int]], None]:
     return wait
 
 
+def held(engine: Engine, until: Callable[[Any], bool]) -> None:
+    """On the engine's thread: wait until this is true of its queue of work."""
+    queue = engine._core._worker._queue
+    with queue.changed:
+        assert queue.changed.wait_for(lambda: until(queue), 60), "what the model waits for never came"
+
+
 class Watched:
     """An application whose calls a test can wait for: for the news that a client left, for the end."""
 
@@ -88,7 +95,9 @@ class Watched:
 async def listening(application: Any) -> AsyncIterator[str]:
     """The application on a free port of the loopback; yields its base URL."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        server = uvicorn.Server(uvicorn.Config(application, log_level="critical", lifespan="off"))
+        # A connection is never given up under a client that was slow to ask again.
+        config = uvicorn.Config(application, log_level="critical", lifespan="off", timeout_keep_alive=600)
+        server = uvicorn.Server(config)
         serving = asyncio.ensure_future(server.serve(sockets=[listener]))
         try:
             yield f"http://127.0.0.1:{listener.getsockname()[1]}"

@@ -10,7 +10,7 @@ from typing import Any
 import httpx2
 import openai
 import pytest
-from serving import NAME, ScriptedBackend, Watched, client_of, in_step, listening, scripted_engine, to
+from serving import NAME, ScriptedBackend, Watched, client_of, held, in_step, listening, scripted_engine, to
 
 from kogagent.errors import DeviceError, InputError
 from kogagent.serve import app
@@ -18,7 +18,7 @@ from kogagent.testing.tiny import write_tiny_model
 from kogagent.tokenizer import Tokenizer
 
 ASK: Any = [{"role": "user", "content": "Hi"}]
-LONG = "word " * 250
+LONG = "word " * 80
 CALLED = {
     "role": "assistant",
     "tool_calls": [{"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
@@ -185,11 +185,18 @@ async def test_a_device_that_fails_on_the_way_ends_the_stream_with_an_error(toke
 async def test_an_engine_that_is_closed_on_the_way_ends_the_stream_with_an_error(
     tokenizer: Tokenizer,
 ) -> None:
-    backend = ScriptedBackend(tokenizer, [LONG], in_step(asyncio.get_running_loop()))
-    engine = scripted_engine(backend, tokenizer)
+    step, read = in_step(asyncio.get_running_loop()), threading.Event()
+
+    def hold(rows: Sequence[int]) -> None:
+        step(rows)
+        if read.is_set():
+            held(engine, lambda queue: queue.closing)
+
+    engine = scripted_engine(ScriptedBackend(tokenizer, [LONG], hold), tokenizer)
     async with client_of(engine) as client:
         stream = await client.chat.completions.create(model=NAME, messages=ASK, stream=True)
         await anext(aiter(stream))
+        read.set()
         closing = asyncio.ensure_future(engine.aclose())
         with pytest.raises(openai.APIError, match="clos"):
             await _text(stream)
@@ -235,7 +242,16 @@ async def test_a_client_that_leaves_stops_its_generation(tokenizer: Tokenizer, s
 async def test_requests_take_turns_or_wait_in_line(
     tokenizer: Tokenizer, max_running: int, order: list[bytes]
 ) -> None:
-    backend = ScriptedBackend(tokenizer, [LONG, "Hello."], in_step(asyncio.get_running_loop()))
+    step, met = in_step(asyncio.get_running_loop()), max_running == 1
+
+    def hold(rows: Sequence[int]) -> None:
+        nonlocal met
+        step(rows)
+        if not met and len(backend.passes) >= 10:
+            held(engine, lambda queue: len(queue.jobs) == 2)  # both, which may run at once
+            met = True
+
+    backend = ScriptedBackend(tokenizer, [LONG, "Hello."], hold)
     async with scripted_engine(backend, tokenizer) as engine:
         watched = Watched(app(engine, max_running=max_running))
         async with listening(watched) as url, to(url) as client:
