@@ -1,6 +1,7 @@
 """Time to the first token on one GPU: our pre-fill beside its floor and plain torch, in one run.
 
     python -m benchmarks.prefill [--shape NAME ...] [--repeats N] [--no-peers] [--dry]
+    python -m benchmarks.prefill --where     print where the time of a first token goes, record nothing
 
 A case is "new ids after a reused prefix". The figure is the time from asking a session for its next token to
 that token in the consumer's hands, greedy; "pre-fill alone" is the same from the cache's owner. The floor is
@@ -12,8 +13,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
+import functools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from statistics import median
+from typing import Any
+from unittest import mock
 
 import numpy as np
 import torch
@@ -23,7 +30,10 @@ from benchmarks.decode_cuda import random_on_device
 from benchmarks.prefill_peer import torch_runs
 from benchmarks.shapes import SHAPES
 from kogagent.engine.backends.cuda import CudaBackend
+from kogagent.engine.backends.cuda_segment import CudaDecode
 from kogagent.engine.engine import EngineCore
+from kogagent.engine.segment import Segment
+from kogagent.kernels.prefill import Prefill
 from kogagent.spec import ModelSpec
 
 CASES = ((2000, 8), (2000, 32), (0, 128), (0, 512), (0, 2048), (0, 4096))
@@ -43,6 +53,7 @@ class Loaded:
         self.spec = spec
         self.core = EngineCore(make, kept_caches=0)
         self.backend = made[0]
+        self.marks: list[tuple[str, float]] = []
         self._rng = np.random.default_rng()
 
     def _ids(self, count: int) -> list[int]:
@@ -58,10 +69,11 @@ class Loaded:
         async def once() -> float:
             session.rewind(reused)
             session.append(self._ids(new))
-            start = time.perf_counter()
+            self.marks = [("asked", start := time.perf_counter())]
             async with session.stream(max_tokens=1) as stream:
                 await anext(stream)
-                return (time.perf_counter() - start) * 1e3
+                self.marks.append(("in the consumer's hands", end := time.perf_counter()))
+                return (end - start) * 1e3
 
         return lambda: asyncio.run(once())
 
@@ -140,6 +152,58 @@ def measure(spec: ModelSpec, repeats: int, *, peers: bool) -> list[Record]:
     return records
 
 
+WHERE: tuple[tuple[type, str, str, str], ...] = (
+    (Segment, "step", "the worker's thread has it", ""),
+    (CudaDecode, "wait", "its session's cache is ready", ""),
+    (Prefill, "greedy", "the segment's rules are looked up", "the id is on the host"),
+    (Prefill, "_body", "checked", "ids and layers are queued"),
+    (Prefill, "_last", "", "the tail is queued"),
+    (Segment, "_post", "the answer is drawn up", ""),
+)
+"""(class, method, what is done when it begins, what when it returns), in the order of a first token."""
+
+
+@contextlib.contextmanager
+def watched(loaded: Loaded) -> Iterator[None]:
+    """Notes in its `marks` when each of WHERE happens, (what, seconds)."""
+
+    def wrapped(original: Callable[..., Any], before: str, after: str) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def call(*args: Any, **options: Any) -> Any:
+            if before:
+                loaded.marks.append((before, time.perf_counter()))
+            try:
+                return original(*args, **options)
+            finally:
+                if after:
+                    loaded.marks.append((after, time.perf_counter()))
+
+        return call
+
+    with contextlib.ExitStack() as stack:
+        for owner, name, before, after in WHERE:
+            call = wrapped(getattr(owner, name), before, after)
+            stack.enter_context(mock.patch.object(owner, name, call))
+        yield
+
+
+def where(loaded: Loaded, reused: int, new: int, repeats: int) -> list[tuple[str, float]]:
+    """(what is done, median µs since what was done before it), of a first token through a session."""
+    run = loaded.first_token(reused, new)
+    run()
+    rounds: list[dict[str, float]] = []
+    for _ in range(repeats):
+        with watched(loaded):
+            run()
+        marks, found = loaded.marks, dict[str, float]()
+        for (_, last), (what, at) in pairwise(marks):
+            found[what] = found.get(what, 0.0) + at - last
+            if what == "in the consumer's hands":
+                break  # the stream's end is nobody's first token
+        rounds.append({**found, "all": sum(found.values())})
+    return [(what, median(one.get(what, 0.0) for one in rounds) * 1e6) for what in rounds[-1]]
+
+
 def _milliseconds(run: Callable[[], int]) -> float:
     torch.cuda.synchronize()
     start = time.perf_counter()
@@ -155,7 +219,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument("--no-peers", action="store_true", help="leave out plain torch")
     parser.add_argument("--dry", action="store_true", help="print the figures without recording them")
+    parser.add_argument("--where", action="store_true", help="where the time of a first token goes")
     options = parser.parse_args(arguments)
+    if options.where:
+        with torch.inference_mode():
+            for name in options.shape:
+                loaded = Loaded(SHAPES[name])
+                for reused, new in CASES:
+                    print(f"{name}, {new} ids after {reused}, µs:")
+                    for what, took in where(loaded, reused, new, options.repeats):
+                        print(f"  {took:9.1f}  {what}")
+                loaded.core.close()
+        return
     records: list[Record] = []
     with torch.inference_mode():
         for name in options.shape:
