@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import secrets
 from collections.abc import Callable
@@ -23,6 +24,12 @@ def pytest_configure(config: pytest.Config) -> None:
         slow = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
         settings.register_profile("kogagent", deadline=None, suppress_health_check=slow)
         settings.load_profile("kogagent")
+
+
+def pytest_collection_finish() -> None:
+    """What has been imported stays: no collection of garbage need look at it, and many tests collect."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
-"""Kills a process that runs an agent, a hundred times at random points; its session must resume each time.
+"""Kills a process that runs an agent, so many times at random points; its session must resume each time.
 
-python tests/loop/kill_sessions.py DATABASE SEED
+python tests/loop/kill_sessions.py DATABASE SEED KILLS
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ def kill_once(path: Path, session: str, after: int) -> None:
     assert os.WIFSIGNALED(status), "the run ended by itself"
 
 
-def main(path: Path, seed: int) -> None:
+def main(path: Path, seed: int, kills: int) -> None:
     choose = random.Random(seed)
     after: tuple[Message, ...] = ()
-    for kill in range(100):
+    for kill in range(kills):
         session = f"session {kill // 5}"
         before = after if kill % 5 else ()
         kill_once(path, session, choose.randint(1, 20))
@@ -71,8 +71,8 @@ def main(path: Path, seed: int) -> None:
         results = [m.result.call_id for m in after if isinstance(m, ToolMessage)]
         assert sorted(calls) == sorted(results)
         assert sum(isinstance(m, UserMessage) for m in after) == kill % 5 + 1
-    sys.stdout.write("100 kills, every history whole\n")
+    sys.stdout.write(f"{kills} kills, every history whole\n")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]))
+    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
