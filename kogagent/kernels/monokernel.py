@@ -203,6 +203,8 @@ class Monokernel:
                 p["link_ns"] = link_ns
         for device in set(devices):
             torch.cuda.synchronize(device)
+        for rank in self.ranks:
+            rank.try_out()
 
     # what tests and tools look at, of the first device
     @property
@@ -240,7 +242,8 @@ class Monokernel:
     ) -> None:
         """Start a segment. kv [N, 2, K, capacity, h] FP16 of the sequence, one a device. Never blocks.
 
-        logits: also keep the logits of the last row, see `logits`.
+        logits: also keep the logits of the last row, see `logits`. Raises DeviceError where a device does not
+        take its launch; the others have given up by then.
         """
         torch = self._torch
         if self._running:
@@ -275,7 +278,12 @@ class Monokernel:
                     program.send_params(rank.stream.cuda_stream)
         self._tag += passes * stride
         self._read, self._running, self._starved_at, self._missed_at = 0, True, -1, None
-        self._top_up()
+        try:
+            self._top_up()
+        except RuntimeError as error:
+            self._running = False
+            self._wait_for_all()  # those that did begin wait for the one that did not: until their deadline
+            raise DeviceError(f"a device did not take its launch: {error}. Load the engine again.") from error
 
     def _prepare(self, rank: Rank, segment: Segment) -> None:
         """The segment's lists in a device's memory."""
@@ -418,6 +426,10 @@ class Monokernel:
 
     def _finish(self) -> None:
         self._running = False
+        self._wait_for_all()
+
+    def _wait_for_all(self) -> None:
+        """Until every launch has ended: then nothing of the kernel reads or writes memory any more."""
         try:
             for rank in self.ranks:
                 rank.last.synchronize()
@@ -435,16 +447,13 @@ class Monokernel:
             self._missed_at = now
         return now - self._missed_at > GRACE_S
 
-    def _missed(self) -> list[int]:
-        """The devices that say that somebody missed a deadline in this segment."""
-        return [i for i, words in enumerate(self._status_words) if int(words[9]) == self._epoch]
+    def _missed(self) -> bool:
+        """Whether a device says that somebody missed a deadline in this segment."""
+        return any(int(words[9]) == self._epoch for words in self._status_words)
 
     def _fail(self) -> None:
-        missed = self._missed()
-        if not missed:
-            raise DeviceError("the kernel ended without a last token. Load the engine again.")
-        words = [int(word) for word in self._status_words[missed[0]]]
-        raise DeviceError(what_was_missed(self.layout, words))
+        missed = what_was_missed(self.layout, self._status_words, self._epoch)
+        raise DeviceError(missed or "the kernel ended without a last token. Load the engine again.")
 
     def stop(self) -> None:
         """Ask for an end at the next token. Idempotent; from any thread."""
@@ -469,8 +478,14 @@ class Monokernel:
         return out
 
 
-def what_was_missed(layout: Layout, status: Sequence[int]) -> str:
-    """A missed deadline in words, from the status record of the device that noticed it first."""
+def what_was_missed(layout: Layout, status: npt.NDArray[np.uint32], epoch: int) -> str:
+    """A missed deadline of the segment `epoch` in words, "" where nobody has missed one. status
+    [devices, STATUS_WORDS]: a device that noticed says what it saw; one that hangs says nothing."""
+    said = [[int(word) for word in words] for words in status]
+    noticed = next((words for words in said if words[9] == epoch), None)
+    if noticed is None:
+        return ""
+    silent = [d for d, words in enumerate(said) if words[12] != epoch]
     spec = layout.spec
     phases = 4 * spec.n_layers + 1
 
@@ -479,11 +494,12 @@ def what_was_missed(layout: Layout, status: Sequence[int]) -> str:
         kind = kind_of(phase, spec)
         return f"pass {passes}, layer {phase // 4}, phase {PHASES[kind]}, waiting for {_INPUTS[kind]}"
 
-    block, seen = status[2], status[3]
+    block, seen = noticed[2], noticed[3]
     if layout.devices == 1:
         return f"the kernel missed its deadline: block {block} stood in {place(seen)}. Load the engine again."
-    beats = status[16 : 16 + layout.devices]
-    slowest = min(range(layout.devices), key=lambda d: beats[d])
+    beats = noticed[16 : 16 + layout.devices]
+    one_hangs = 0 < len(silent) < len(said)
+    slowest = min(silent if one_hangs else range(layout.devices), key=lambda d: beats[d])
     waited = f"device {block // layout.device_blocks} waited for it"
     if beats[slowest] == 0:
         return (
@@ -492,7 +508,7 @@ def what_was_missed(layout: Layout, status: Sequence[int]) -> str:
         )
     if seen == 0xFFFFFFFF:  # it was there a moment later
         return f"device {slowest} came too late: {waited} beyond the deadline. Load the engine again."
-    if len({*beats}) == 1:
+    if len({*beats}) == 1 and not one_hangs:
         return (
             f"the kernel missed its deadline: block {block} of device {block // layout.device_blocks} stood "
             f"in {place(seen)}. All devices have given up; load the engine again."

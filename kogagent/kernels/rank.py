@@ -6,6 +6,7 @@ card ("virtual devices"): each has its own module, so its own parameters, and it
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -22,9 +23,10 @@ if TYPE_CHECKING:
     import torch
 
 THREADS = 384
+ENTRIES = ("decode", "stream_only")
 PROFILE_SLOTS = 24  # of csrc/exchange.cuh
 SLACK_BINS = 32  # of csrc/monokernel.cu
-STATUS_WORDS = 32  # 16 + d: how far device d has come
+STATUS_WORDS = 32  # csrc/params.cuh says what each is
 
 
 class Program:
@@ -38,14 +40,15 @@ class Program:
         major, minor = torch.cuda.get_device_capability(device)
         made = build("monokernel.cu", major * 10 + minor, tuple(defines), model=layout.model_source())
         # A module of its own, where CuPy's RawModule would give all users of a file on a card the same one.
-        self._module = function.Module()
-        self._module.load(made.path.read_bytes())
-        self._functions = {name: self._module.get_function(name) for name in ("decode", "stream_only")}
-        for found in self._functions.values():
+        module = function.Module()
+        module.load(made.path.read_bytes())
+        self._code = [module.get_function(name) for name in ENTRIES]
+        weakref.finalize(self, _unload, self._code, device).atexit = False
+        for found in self._code:
             limit = driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
             driver.funcSetAttribute(found.ptr, limit, layout.shared_bytes)
         self._copy = runtime.memcpyAsync
-        self._symbol: int = self._module.get_global_var("p")
+        self._symbol: int = module.get_global_var("p")
 
         self.exchange = exchange_buffers(layout, device, linked="KOGAGENT_LINK" in defines)
         blocks = layout.device_blocks
@@ -62,8 +65,16 @@ class Program:
 
     def start(self, name: str) -> None:
         """Queue one launch on CuPy's current stream of the current device."""
-        layout = self.layout
-        self._functions[name]((layout.device_blocks,), (THREADS,), (), shared_mem=layout.shared_bytes)
+        layout, entry = self.layout, self._code[ENTRIES.index(name)]
+        entry((layout.device_blocks,), (THREADS,), (), shared_mem=layout.shared_bytes)
+
+
+def _unload(code: list[Any], device: torch.device) -> None:
+    """Free a module in the context it was loaded in, whatever device is current by then."""
+    import torch
+
+    with torch.cuda.device(device):
+        code.clear()
 
 
 def exchange_buffers(
@@ -211,6 +222,22 @@ class Rank:
         if len(ids):
             values = self._torch.tensor(list(ids), dtype=self._torch.int32)
             self.tensors[name][: len(ids)].copy_(values)
+
+    def try_out(self) -> None:
+        """Launch every program once over a segment that has ended, which does nothing.
+
+        A driver that loads code when it is first launched may wait for what runs on the card: in a segment,
+        for a device that waits for this one. What cannot be launched at all is found here. The programs'
+        parameters are all set. Raises DeviceError naming the device.
+        """
+        try:
+            self.tensors["relay"].fill_(1)
+            self._torch.cuda.synchronize(self.device)
+            for width, program in enumerate(self.programs):
+                program.send_params(self.stream.cuda_stream)
+                self.queue(width).synchronize()
+        except RuntimeError as error:
+            raise DeviceError(f"the kernel does not start on {self.device}: {error}") from error
 
     def queue(self, width: int, name: str = "decode") -> Any:
         """Queue one launch of a program; the event behind it."""

@@ -63,24 +63,27 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Compile what the modules' BUILDS name, all at once."""
+    """Compile what the modules' BUILDS and SPREAD name, all at once."""
     modules = dict.fromkeys(
         item.getparent(pytest.Module) for item in session.items if item.get_closest_marker("gpu")
     )
     if REASON is not None or session.config.option.collectonly or not modules:
         return
-    from kernel_builds import compile_all, jobs
+    from kernel_builds import compile_all, jobs, spread_jobs
 
     card: Any = torch.cuda.get_device_properties(0)
     wanted = [
         build for module in modules if module is not None for build in getattr(module.obj, "BUILDS", ())
     ]
-    found = jobs(
-        wanted,
+    over_several = [
+        build for module in modules if module is not None for build in getattr(module.obj, "SPREAD", ())
+    ]
+    on = (
         card.major * 10 + card.minor,
         card.multi_processor_count,
         card.shared_memory_per_block_optin,
     )
+    found = list(dict.fromkeys([*jobs(wanted, *on), *spread_jobs(over_several, *on)]))
     began = time.monotonic()
     compile_all(found)
     terminal = session.config.pluginmanager.get_plugin("terminalreporter")

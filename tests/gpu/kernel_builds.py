@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 
-from kogagent.engine.backends.arrangement import kernel_steps, wide_layout
+from kogagent.engine.backends.arrangement import arrange_for, kernel_steps, wide_layout
 from kogagent.engine.weights import load_checkpoint
 from kogagent.errors import InputError
 from kogagent.kernels.build import build
@@ -22,6 +22,8 @@ from kogagent.spec import ModelSpec
 Wanted = tuple[ModelSpec | str, Sequence[int], bool]
 """A module's BUILDS: spec or name of a model, widths (0: what a backend makes of it), BF16."""
 Job = tuple[int, tuple[str, ...], str]
+Spread = tuple[ModelSpec, Sequence[int], Sequence[str]]
+"""A module's SPREAD: a model over cards of these numbers, with these defines; one card: lanes apart."""
 
 
 def jobs(wanted: Iterable[Wanted], capability: int, sms: int, shared: int) -> list[Job]:
@@ -40,6 +42,20 @@ def jobs(wanted: Iterable[Wanted], capability: int, sms: int, shared: int) -> li
             layouts += [] if wide is None else [wide]
             for layout in layouts:
                 found[capability, ("KOGAGENT_BF16",) if bf16 else (), layout.model_source()] = None
+    return list(found)
+
+
+def spread_jobs(wanted: Iterable[Spread], capability: int, sms: int, shared: int) -> list[Job]:
+    """`jobs` of models over several devices."""
+    found: dict[Job, None] = {}
+    for spec, numbers, defines in wanted:
+        parts = max(list(numbers).count(n) for n in numbers)
+        made = arrange_for(spec, len(numbers), parts, sms, shared)
+        layouts = [made.layout] if made.wide is None else [made.layout, made.wide]
+        if len(numbers) == 1:  # its lanes kept apart
+            layouts = [plan(spec, sms, shared, one_stream=kernel_steps(spec, apart=True)[1])]
+        for layout in layouts:
+            found[capability, tuple(defines), layout.model_source()] = None
     return list(found)
 
 

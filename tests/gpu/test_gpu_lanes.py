@@ -37,6 +37,14 @@ def device_lists(lanes: int) -> Iterator[list[int]]:
     yield from (list(range(n)) for n in (2, 4, 8) if n <= torch.cuda.device_count() and lanes % n == 0)
 
 
+LINKED = _replace(LANES, head="vocab_parallel")
+SPREAD = [
+    *((spec, numbers, ()) for spec in (*CASES[:3], spread(PLAIN, 8)) for numbers in ([0], *device_lists(8))),
+    (TINY_LANES, (0, 0), ()),
+    *((LINKED, [0] * 4, defines) for defines in ((), ("KOGAGENT_LINK",), ("KOGAGENT_SLACK",))),
+]
+
+
 class Model:
     """A model on cards, or as one kernel that keeps the same lanes apart."""
 
@@ -114,7 +122,7 @@ def test_a_backend_of_two_devices_keeps_the_backends_contract(check: object) -> 
 
 
 def test_an_emulated_link_changes_no_id_and_a_lane_alone_runs(rng: np.random.Generator) -> None:
-    spec = _replace(LANES, head="vocab_parallel")
+    spec = LINKED
     tensors = half_tensors(spec, rng)
     segment = Segment([1], 0, max_tokens=50, temperature=1.0, seed=5)
     want = Model(spec, tensors, [0] * 4).run(segment)

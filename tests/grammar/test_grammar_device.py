@@ -273,8 +273,12 @@ def test_what_is_learned_survives_growth_and_is_learned_once() -> None:
         for byte in word.encode()[:3]:
             matcher.advance(byte)
         matchers.append(matcher)
-        before = device.version
-        device.learn(matcher)
+        before, memory = device.version, device.learned
+        if not device.learn(matcher):
+            assert device.version == before and not device.look_ahead(), "no room before the next launch"
+            assert device.learned is memory, "a kernel may be reading it"
+            device.make_room()
+            assert device.learned is not memory
         assert device.version > before
     version = device.version
     for word, matcher in zip(words, matchers, strict=True):

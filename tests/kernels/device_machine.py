@@ -38,18 +38,19 @@ from kogagent.kernels.rank import (
 HOST = Path(__file__).resolve().parent / "block_machine"
 # Where the kernel spins without asking anything of ptx.cuh.
 _WAITS = {
-    "(++spins & 255) == 0": "(machine_wait(), ++spins & 255) == 0",
-    "(++c.spins & 1023) != 0": "(machine_wait(), ++c.spins & 1023) != 0",
+    "(++spins & 255) == 0": ("exchange.cuh", "(machine_wait(), ++spins & 255) == 0"),
+    "(++c.spins & 1023) != 0": ("exchange.cuh", "(machine_wait(), ++c.spins & 1023) != 0"),
+    "if (*quit) return;": ("monokernel.cu", "if (machine_wait(), *quit) return;"),
 }
 
 
-def compiled(layout: Layout, defines: Sequence[str] = ()) -> ctypes.CDLL:
-    """The machine for one layout, built once for each text of the sources."""
+def compiled(model: str, defines: Sequence[str] = ()) -> ctypes.CDLL:
+    """The machine for one layout's `model_source`, built once for each text of the sources."""
     texts = {path.name: path.read_text() for path in (*sorted(SOURCE.iterdir()), *sorted(HOST.iterdir()))}
-    texts |= {"model.cuh": layout.model_source(), "proof.cuh": ""}
-    for old, new in _WAITS.items():
-        assert texts["exchange.cuh"].count(old) == 1, f"{old!r} is no longer how the kernel waits"
-        texts["exchange.cuh"] = texts["exchange.cuh"].replace(old, new)
+    texts |= {"model.cuh": model, "proof.cuh": ""}
+    for old, (name, new) in _WAITS.items():
+        assert texts[name].count(old) == 1, f"{old!r} is no longer how the kernel waits"
+        texts[name] = texts[name].replace(old, new)
     flags = [
         "-std=c++17",
         "-O1",
@@ -103,7 +104,7 @@ class Machine:
         alone: bool = False,
     ) -> None:
         defines = [*defines, "KOGAGENT_LINK"] if link_ns else list(defines)
-        self.layout, self._library = layout, compiled(layout, defines)
+        self.layout, self._library = layout, compiled(layout.model_source(), defines)
         spec, cpu = layout.spec, torch.device("cpu")
         self.parts: list[Any] = []
         for rank in range(1 if alone else layout.devices):
@@ -180,10 +181,7 @@ class Machine:
 
     def missed(self) -> str:
         """What the devices say of a missed deadline; "" where nobody missed one."""
-        for words in self.status:
-            if int(words[9]) == self._epoch:
-                return what_was_missed(self.layout, [int(word) for word in words])
-        return ""
+        return what_was_missed(self.layout, self.status, self._epoch)
 
     def _tokens(self) -> list[Token]:
         out = []

@@ -99,9 +99,9 @@ def choice_rooms(tables: Tables) -> npt.NDArray[np.uint32]:
 class DeviceGrammar:
     """One grammar's arrays. Raises SchemaError, saying why, for a grammar that must stay on the host.
 
-    fixed, learned: the two pieces of memory, the second from `allocate`. `learned` is another object, or has
-    other bytes, whenever `version` has grown: what is in it stays as it is, and a key is written last, so
-    that it may be read meanwhile. runs: how many are in it.
+    fixed, learned: the two pieces of memory, the second from `allocate`. `learned` has other bytes whenever
+    `version` has grown: what is in it stays as it is, and a key is written last, so that it may be read
+    meanwhile. It is another object only after `make_room`. runs: how many are in it.
     """
 
     def __init__(self, grammar: Grammar, allocate: Callable[[int], Bytes] = plain) -> None:
@@ -131,6 +131,7 @@ class DeviceGrammar:
     def _forget(self, slots: int, ids: int) -> None:
         self._slots, self._ids = slots, ids
         self._known: dict[int, int] = {}
+        self._waiting: dict[int, tuple[list[int], int]] = {}  # found no room: ids and verdict behind them
         self.runs = self._used = 0
         self.learned = Blob(
             {
@@ -190,8 +191,8 @@ class DeviceGrammar:
         return splitmix64(key ^ self.tables.states[state]) or 1
 
     def learn(self, matcher: Matcher) -> bool:
-        """Note what is forced where this matcher stands; False where that holds for no whole class, so that
-        the kernel will ask each time."""
+        """Note what is forced where this matcher stands; False where that holds for no whole class, or has no
+        room before the next launch, so that the kernel will ask each time."""
         state, frame, _ = matcher.place
         frame = self.grammar.walker.normal(frame)
         self._learn(state, frame)
@@ -203,13 +204,35 @@ class DeviceGrammar:
 
     def look_ahead(self) -> bool:
         """Note what is forced in one more of the classes nearest to the last `turn_to`, the grammar's start
-        at first; False where all are known. Some tenths of a millisecond."""
-        return self._ahead.step()
+        at first; False where all are known or there is no room. Some tenths of a millisecond."""
+        return not self._waiting and self._ahead.step()
 
     def turn_to(self, matcher: Matcher) -> None:
         """Look ahead from here on behind where this matcher stands."""
         state, frame, _ = matcher.place
         self._ahead.turn_to(state, frame)
+
+    def make_room(self) -> None:
+        """Room for as much again as is known, and for what found none. Only while no kernel runs: a driver
+        may hold pinned memory back until the card is idle, and the kernel may be waiting for us."""
+        while 4 * len(self._known) > self._slots or 2 * self._used > self._ids:
+            self._grow()
+        waiting, self._waiting = self._waiting, {}
+        for key, (ids, then) in waiting.items():
+            if self.runs + 1 >= _MOST_RUNS:
+                self._forget(self._slots, self._ids)
+            while not self._fits(len(ids)):
+                self._grow()
+            self._add(key, ids, then)
+            self.version += 1
+
+    def _fits(self, ids: int) -> bool:
+        """Whether there is room for one more class, with so many ids."""
+        return (
+            2 * (len(self._known) + 1) <= self._slots
+            and self._used + ids <= self._ids
+            and self.runs + 1 < _MOST_RUNS
+        )
 
     def _learn(self, state: int, frame: Frame) -> Config | None:
         """The class behind what is forced in one; None where the text ends or that class is not certain."""
@@ -217,10 +240,9 @@ class DeviceGrammar:
         ids, then, behind = self._forced(state, frame)
         if key in self._known or then == ASK:
             return behind
-        if self.runs + 1 >= _MOST_RUNS:
-            self._forget(self._slots, self._ids)
-        while 2 * (len(self._known) + 1) > self._slots or self._used + len(ids) > self._ids:
-            self._grow()
+        if not self._fits(len(ids)):
+            self._waiting[key] = ids, then
+            return behind
         self._add(key, ids, then)
         self.version += 1
         return behind
@@ -243,10 +265,11 @@ class DeviceGrammar:
 
     def _grow(self) -> None:
         """Twice the room, with what is known so far."""
-        known, old = self._known, self.learned
+        known, old, waiting = self._known, self.learned, self._waiting
         runs = old.view("runs", RUN, self._slots // 2).copy()
         ids = old.view("run_ids", np.int32, self._ids).copy()
         self._forget(2 * self._slots, 2 * self._ids)
+        self._waiting = waiting
         for key, verdict in known.items():
             if verdict == FREE:
                 self._add(key, (), FREE)

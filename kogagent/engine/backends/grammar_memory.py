@@ -31,17 +31,16 @@ class GrammarMemory:
         self._fixed = self._on_devices(grammar.fixed)
         self._learned: list[torch.Tensor] = []
         self._runs, self._version = 0, -1
-        self._in_use: Blob | None = None  # the kernel may read it, though the grammar has outgrown it
 
     def _on_devices(self, blob: Blob) -> list[torch.Tensor]:
         return [torch.from_numpy(blob.bytes.copy()).to(each.device) for each in self._vocabulary]
 
     def place(self, matcher: Matcher) -> GrammarPlace:
-        """Where a matcher without a pending run stands."""
+        """Where a matcher without a pending run stands. No kernel may be running."""
         grammar = self.grammar
+        grammar.make_room()
         if grammar.version != self._version:
-            self._in_use = grammar.learned
-            self._learned = self._on_devices(self._in_use)
+            self._learned = self._on_devices(grammar.learned)
             self._runs, self._version = grammar.runs, grammar.version
         records = [
             grammar.record(

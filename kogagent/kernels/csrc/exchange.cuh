@@ -93,6 +93,10 @@ __device__ __forceinline__ void tell_of_devices(Beat beat) {
         if (d != p.rank) *(volatile u32*)p.peers[DEAD][d] = 1;
     }
 }
+// Tells the host that this device gives up with the others: one that hangs does not.
+__device__ __forceinline__ void give_notice() {
+    if (SEVERAL && blockIdx.x == 0 && (threadIdx.x & 31) == 0) ((volatile u32*)p.status)[12] = p.epoch;
+}
 __device__ __forceinline__ bool over(Clock& c) {
     if (*c.quit) return true;
     if ((++c.spins & 1023) != 0) return false;
@@ -115,6 +119,7 @@ __device__ __forceinline__ bool over(Clock& c) {
         store_word_anywhere((u64*)(status + 8), tagged(1, p.epoch));
     }
     if (load_from_host(dead) == 0) return false;
+    give_notice();
     *(volatile int*)&gone = 1;
     return true;
 }
@@ -172,6 +177,7 @@ __device__ __forceinline__ void meet_devices(u32 tag) {
                 store_word_anywhere((u64*)((u32*)p.status + 8), tagged(1, p.epoch));
             }
             if (load_from_host(dead)) {
+                give_notice();
                 gone = 1;
                 return;
             }

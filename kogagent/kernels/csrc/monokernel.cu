@@ -154,10 +154,12 @@ __device__ void watch(Misc& misc, const u32* schedule) {
     const int first = (int)(schedule[1] >> 16) * 8, rows = (int)(schedule[1] & 0xffff) * 8;
     volatile int* quit = &misc.quit;
     int landing = 0;
-    for (u32 pass = 0; !*quit; pass++)
+    bool any = false;
+    for (int module = 0; module < modules && rows; module++) any |= ((const Step*)p.steps)[module].late >= 0;
+    for (u32 pass = 0; any && !*quit; pass++)
         for (int module = 0; module < modules; module++) {
             const Step step = ((const Step*)p.steps)[module];
-            if (step.late < 0 || !rows) continue;
+            if (step.late < 0) continue;
             const u32 tag = p.tag_base + (misc.passes + pass) * (modules + 64) + step.late;
             const u64* slot = (const u64*)p.obuf + ((size_t)(pass & 1) * modules + step.late) * p.lanes * p.dim + first;
             for (int i = lane; i < rows * p.lanes; i += 32) {

@@ -123,7 +123,8 @@ struct Params : Model {
     // host link
     u64 dead;        // u32, device: set when a deadline was missed
     u64 token_ring;  // u64 [..][2], pinned host memory
-    u64 status;      // u32 [16], pinned host memory
+    u64 status;      // u32 [32], pinned host memory: 2, 3 block and progress of a missed deadline, 8, 9 one | epoch then,
+                     // 12 epoch of a device that gave up, 16 + d how far device d had come
     u64 abort_word;  // u32, pinned host memory
     u64 answer;      // Answer, pinned host memory
     u64 logits_out;  // f32 [V] or 0: the last row's logits, for tests and scoring
