@@ -55,16 +55,14 @@ class Cards:
     def __init__(self, devices: int, words: int, load: bool) -> None:
         import cupy
 
+        from kogagent.kernels.rank import enable_peers
+
         self.cupy = cupy
         self.devices, self.load, self.tag = devices, load, 1
         self.at: list[dict[str, Any]] = []
+        enable_peers(range(devices))
         for d in range(devices):
             with cupy.cuda.Device(d) as device:
-                for other in range(devices):
-                    if other != d and not cupy.cuda.runtime.deviceCanAccessPeer(d, other):
-                        raise SystemExit(f"device {d} cannot store into device {other}'s memory")
-                    if other != d:
-                        cupy.cuda.runtime.deviceEnablePeerAccess(other)
                 blocks = device.attributes["MultiProcessorCount"]
                 module = cupy.RawModule(path=str(compiled(int(device.compute_capability)).path))
                 self.at.append(
@@ -80,6 +78,23 @@ class Cards:
                     }
                 )
                 device.synchronize()
+        for d in range(
+            devices
+        ):  # no round: what is loaded late could wait for a card that waits for this one
+            self._send(d, Probe(devices=1, blocks=1, words=2, out=self.at[d]["out"].data.ptr))
+            self._launch(d, 1)
+            with cupy.cuda.Device(d):
+                self.at[d]["stream"].synchronize()
+
+    def _send(self, d: int, probe: Probe) -> None:
+        cuda = self.cupy.cuda
+        with cuda.Device(d) as device:
+            cuda.runtime.memcpy(self.at[d]["probe"].ptr, ctypes.addressof(probe), ctypes.sizeof(Probe), 1)
+            device.synchronize()
+
+    def _launch(self, d: int, blocks: int) -> None:
+        with self.cupy.cuda.Device(d), self.at[d]["stream"]:
+            self.at[d]["kernel"]((blocks,), (512,), ())
 
     def run(self, blocks: int, words: int, rounds: int = ROUNDS, load: bool = False) -> tuple[float, float]:
         """Microseconds of one exchange, and the bytes a second streamed beside it on the first card."""
@@ -104,12 +119,10 @@ class Cards:
                 )
                 for other, theirs in enumerate(self.at):
                     probe.copies[other] = theirs["words"].data.ptr
-                cupy.cuda.runtime.memcpy(at["probe"].ptr, ctypes.addressof(probe), ctypes.sizeof(Probe), 1)
-                cupy.cuda.Device(d).synchronize()
+                self._send(d, probe)
         self.tag += rounds
-        for d, at in enumerate(self.at):
-            with cupy.cuda.Device(d), at["stream"]:
-                at["kernel"]((blocks,), (512,), ())
+        for d in range(self.devices):
+            self._launch(d, blocks)
         outs = []
         for d, at in enumerate(self.at):
             with cupy.cuda.Device(d):

@@ -152,7 +152,7 @@ class Monokernel:
         if wide is not None and (wide.shapes, wide.tape_bytes) != (layout.shapes, layout.tape_bytes):
             raise DeviceError("the layouts of the two widths cut the model differently")
         check_side_by_side(devices)
-        enable_peers(devices)
+        enable_peers([device.index or 0 for device in devices])
         half = half_type(tensors)
         switches = {
             "KOGAGENT_PROFILE": profile,

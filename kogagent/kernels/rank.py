@@ -249,14 +249,13 @@ class Rank:
         return self.last
 
 
-def enable_peers(devices: Sequence[torch.device]) -> None:
-    """Let every device store into the others' memory. DeviceError naming two that cannot."""
+def enable_peers(cards: Sequence[int]) -> None:
+    """Let every card store into the others' memory. DeviceError naming two that cannot."""
     from cupy.cuda import Device, runtime
 
     already = 704  # cudaErrorPeerAccessAlreadyEnabled: torch enables it too where it copies between devices
-    cards = sorted({device.index for device in devices})
-    for card in cards:
-        for other in cards:
+    for card in sorted({*cards}):
+        for other in sorted({*cards}):
             if card == other:
                 continue
             if not runtime.deviceCanAccessPeer(card, other):

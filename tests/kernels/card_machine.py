@@ -269,7 +269,11 @@ class Cards:
     def copy(self, to: int, source: int, size: int, kind: int, stream: int) -> None:
         assert kind == 1 and size == PARAMS.itemsize
         (on,) = (each for each in self.streams if each.cuda_stream == stream)
-        on.put(lambda: ctypes.memmove(to, source, size) and None)
+
+        def move() -> None:
+            ctypes.memmove(to, source, size)
+
+        on.put(move)
 
     def set_attribute(self, function: int, attribute: int, value: int) -> None:
         assert attribute == SHARED_ATTRIBUTE and value <= self.shared

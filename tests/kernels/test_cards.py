@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -120,23 +121,23 @@ def test_a_backend_of_two_cards_keeps_the_backends_contract(
 
 
 PIECES = ['{"', '":', '":"', '","', '"}', "city", "unit", "days", "oslo", "cel", "sius", "fahren", "heit"]
-LETTERS = [chr(c) for c in range(97, 123)] + [str(d) for d in range(10)] + list('{}":,[]')
+WORDED = dataclasses.replace(FOUR, name="four lanes and words", vocab_size=304)
 
 
 def vocabulary() -> Vocabulary:
-    """At most FOUR's 84 ids; texts are cut into the longest pieces."""
-    tokens = [*LETTERS, *PIECES]
-    places = {token: i for i, token in enumerate(tokens)}
+    """Every byte, pieces and an end; texts are cut into the longest pieces."""
+    places = {piece: 256 + i for i, piece in enumerate(PIECES)}
 
     def encode(text: str) -> list[int]:
-        ids = []
+        ids: list[int] = []
         while text:
-            piece = next(text[:n] for n in range(6, 0, -1) if text[:n] in places)
-            ids.append(places[piece])
-            text = text[len(piece) :]
+            piece = next((text[:n] for n in range(6, 1, -1) if text[:n] in places), "")
+            ids += [places[piece]] if piece else text[0].encode()
+            text = text[len(piece) or 1 :]
         return ids
 
-    return Vocabulary((*(t.encode() for t in tokens), b"<end>"), frozenset(), (len(tokens),), encode)
+    tokens = (*(bytes([i]) for i in range(256)), *(piece.encode() for piece in PIECES), b"<end>")
+    return Vocabulary(tokens, frozenset(), (len(tokens) - 1,), encode)
 
 
 class HostMatcher:
@@ -156,7 +157,7 @@ class HostMatcher:
 def test_grammars_forced_runs_answers_and_aborts_are_one_cards(
     over: Callable[..., CudaBackend], monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
 ) -> None:
-    tensors = half_tensors(FOUR, rng)
+    tensors = half_tensors(WORDED, rng)
     schema = {
         "type": "object",
         "properties": {
@@ -168,11 +169,11 @@ def test_grammars_forced_runs_answers_and_aborts_are_one_cards(
     }
     words = vocabulary()
     grammar: Grammar = compile_schema(schema, words)
-    prompt = rng.integers(0, FOUR.vocab_size, 5).tolist()
+    prompt = rng.integers(0, WORDED.vocab_size, 5).tolist()
     sampling = SamplingParams(temperature=1.0, seed=int(rng.integers(2**60)))
 
     def segment(backend: CudaBackend, matcher: Any, stop_at: int = -1) -> tuple[list[Emitted], Any, int]:
-        kv = backend.open_kv(FOUR.context)
+        kv = backend.open_kv(WORDED.context)
         plan = DecodePlan(sampling, frozenset(), 60, (), matcher, legal_ids=len(words))
         decode = backend.decode(kv, prompt, plan)
         out: list[Emitted] = []
@@ -189,10 +190,10 @@ def test_grammars_forced_runs_answers_and_aborts_are_one_cards(
         assert [(e.id, e.forced) for e in a] == [(e.id, e.forced) for e in b]
         assert [e.logprob for e in a] == pytest.approx([e.logprob for e in b], abs=1e-4)
 
-    one = over(FOUR, tensors)
+    one = over(WORDED, tensors)
     want, reason, _ = segment(one, grammar.start())
     assert reason == "grammar" and sum(e.forced for e in want) > 5
-    two = over(FOUR, tensors, devices=(0, 1))
+    two = over(WORDED, tensors, devices=(0, 1))
     kernel = two.kernel()
     for matcher in (grammar.start(), HostMatcher(grammar.start())):
         got, reason, _ = segment(two, matcher)
@@ -216,7 +217,12 @@ def test_grammars_forced_runs_answers_and_aborts_are_one_cards(
     alike(part, want[: len(part)])
     asked: list[int] = []
     answer = kernel.answer
-    monkeypatch.setattr(kernel, "answer", lambda *a, **o: (asked.append(1), answer(*a, **o)))
+
+    def answered(verdict: int, *given: Any, **more: Any) -> None:
+        asked.append(verdict)
+        answer(verdict, *given, **more)
+
+    monkeypatch.setattr(kernel, "answer", answered)
     monkeypatch.setattr(DeviceGrammar, "look_ahead", lambda self: False)
     fresh: Grammar = compile_schema(schema | {"title": "another"}, words)
     got, reason, _ = segment(two, fresh.start())
