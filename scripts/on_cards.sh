@@ -1,0 +1,76 @@
+#!/bin/bash
+# All that needs a card, in the order in which it says most, in stages of at most ten minutes each:
+#
+#     scripts/on_cards.sh tests     tests/gpu and the sanitizers; decode, phases, grammars, a lane alone
+#     scripts/on_cards.sh lanes     two cards: the tests over both, then everything of benchmarks.lanes
+#     scripts/on_cards.sh loops     agent loops; one card as 2, 4 and 8 devices
+#
+# With two cards the halves of tests and loops, split by ";" above, run side by side, a card each; with one, one
+# after the other. Every step has its own time and ends with what it started; the next one runs whatever became of it.
+# OUT (build/cards): a log a half and what was recorded. PYTHON (python3). DRY=1 only prints the commands.
+set -u
+cd "$(dirname "$0")/.."
+stage=${1:?tests, lanes or loops}
+export PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH} PYTHONUNBUFFERED=1 KOGAGENT_REQUIRE_GPU=1
+out=${OUT:-build/cards} python=${PYTHON:-python3}
+mkdir -p "$out" benchmarks/results
+cards=$(nvidia-smi --list-gpus 2>/dev/null | wc -l)
+
+# step SECONDS COMMAND...: one command in its time
+step() {
+    local seconds=$1 began=$SECONDS
+    shift
+    echo "== $* ($seconds s at most)"
+    [ -n "${DRY:-}" ] && return
+    timeout -k 5 "$seconds" "$@"
+    echo "== rc $? after $((SECONDS - began)) s"
+}
+pytest=("$python" -m pytest -c tests/gpu/without_plugins.ini --rootdir . --confcutdir . -v)
+# half NUMBER FUNCTION: on a card of its own, into a log of its own
+half() {
+    local number=$1
+    [ "$cards" -gt 1 ] && export CUDA_VISIBLE_DEVICES=$number
+    "$2" >"$out/$stage-$number.log" 2>&1
+    echo "$stage, half $number: $(grep -c '^== rc 0 ' "$out/$stage-$number.log") of $(grep -c '^== [^r]' "$out/$stage-$number.log") steps ended well"
+}
+halves() {
+    if [ "$cards" -gt 1 ]; then
+        (half 0 "$1") & (half 1 "$2") &
+        wait
+    else
+        (half 0 "$1")
+        (half 1 "$2")
+    fi
+}
+
+verify() {
+    export KOGAGENT_GPU_SECONDS=330
+    step 370 "${pytest[@]}" tests/gpu
+    step 205 scripts/sanitize_gpu.sh "$python"
+}
+decode() {
+    step 130 "$python" -m benchmarks.decode_cuda --gaps 20000 --peers torch.compile --peer-seconds 60
+    step 25 "$python" -m benchmarks.phases
+    step 60 "$python" -m benchmarks.grammar_cuda --tokenizer kogagent/models/laneformer-nano --repeats 9
+    step 90 "$python" -m benchmarks.prefill
+    step 270 "$python" -m benchmarks.lanes --part cards alone link --seconds 265
+}
+over_two() {
+    step 90 "${pytest[@]}" tests/gpu/test_gpu_lanes.py
+    step 490 "$python" -m benchmarks.lanes --devices 2 --seconds 485
+}
+loops() {
+    step 570 "$python" -m benchmarks.agent_loops --model random:laneformer-2b laneformer-nano --seconds 540
+}
+virtual() {
+    step 570 "$python" -m benchmarks.lanes --virtual --part bits slack rates tensor --seconds 560
+}
+
+case $stage in
+tests) halves verify decode ;;
+lanes) [ "$cards" -gt 1 ] || [ -n "${DRY:-}" ] || { echo "the stage lanes needs two cards"; exit 2; }
+    over_two >"$out/lanes.log" 2>&1 ;;
+loops) halves loops virtual ;;
+*) echo "unknown stage '$stage': choose tests, lanes or loops"; exit 2 ;;
+esac
+tar czf "$out/$stage-results.tar.gz" -C benchmarks results
