@@ -53,7 +53,7 @@ def compiled(model: str, defines: Sequence[str] = ()) -> ctypes.CDLL:
         texts[name] = texts[name].replace(old, new)
     flags = [
         "-std=c++17",
-        "-O1",
+        "-Og",  # compiled for a second of running
         "-fno-strict-aliasing",
         "-w",
         "-shared",
