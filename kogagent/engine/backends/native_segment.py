@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from kogagent.engine.backends.native import NativeBackend
 
 _FIRST_S, _MOST_S = 0.004, 0.032
-"""Seconds after which tokens are handed over, at first and at most. Every time costs a third of a millisecond of
-cores that compute."""
+"""Seconds after which tokens are handed over, at first and at most. Every time costs a third of a millisecond
+of cores that compute."""
 
 _REASONS: dict[int, FinishReason] = {
     library.STOP: "stop",
