@@ -20,7 +20,14 @@ ALPHABET = "ab()é,"
 
 
 def random_grammar(rng: random.Random) -> str:
-    """Rules over a small alphabet, some of them recursive; many are refused."""
+    """Rules over a small alphabet, some of them recursive; many are refused. Short ones: of long ones some
+    take seconds to be refused."""
+    while len(source := _rules(rng)) > 250:
+        pass
+    return source
+
+
+def _rules(rng: random.Random) -> str:
     names = ["start", *rng.sample(["one", "two", "three"], rng.choice([0, 0, 1, 1, 2, 3]))]
     lines = []
     for name in names:

@@ -58,7 +58,7 @@ def test_a_grammar_of_json_writes_json(rng: np.random.Generator) -> None:
 def test_random_grammars_mean_what_a_recogniser_of_another_kind_says(rng: np.random.Generator) -> None:
     seed = int(rng.integers(2**32))
     compared = taken = nested = 0
-    for number in range(900):
+    for number in range(550):
         rand = random.Random(f"{seed}/{number}")
         source = random_grammar(rand)
         try:
@@ -84,7 +84,7 @@ def test_random_grammars_mean_what_a_recogniser_of_another_kind_says(rng: np.ran
             assert accepts(grammar, text) == expected, (seed, number, source, text)
             compared += 1
             taken += expected
-    assert compared > 2000 and taken > 300 and nested > 15, (compared, taken, nested)
+    assert compared > 2000 and taken > 250 and nested > 8, (compared, taken, nested)
 
 
 def test_the_devices_tables_walk_free_grammars_too(rng: np.random.Generator) -> None:
@@ -165,6 +165,7 @@ def test_a_nested_text_of_several_lines_and_every_escape() -> None:
         ('start: "\\q"', "unknown escape"),
         ('start: "\\ud800"', "lone surrogate"),
         ('start: ("a"{2000}){2000}', "more than 50000 places"),
+        ('start: [ab]* "a" [ab]{14}', "rule 'start': it needs more than 16384 states"),
         ('"a"', "line 1, expected a rule's name"),
         ("", "a grammar is a text of rules"),
     ],

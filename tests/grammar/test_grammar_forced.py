@@ -74,7 +74,7 @@ def test_forced_runs_are_what_the_tokenizer_writes_for_any_continuation(
     assert vocabulary.encode is not None
     rand = random.Random(int(rng.integers(2**32)))
     texts = forced = tokens = 0
-    while texts < 60:
+    while texts < 36:
         schema = random_schema(rand)
         try:
             grammar = compile_schema(schema, vocabulary, bounds=Bounds(string=40))

@@ -91,7 +91,7 @@ def comparable(schema: Any) -> bool:
     return all(map(comparable, schema)) if isinstance(schema, list) else True
 
 
-MANY = int(os.environ.get("KOGAGENT_ORACLE_SCHEMAS", "50"))
+MANY = int(os.environ.get("KOGAGENT_ORACLE_SCHEMAS", "25"))
 """How many schemas the masks are compared on; 5000 for the record in docs/log.md."""
 
 

@@ -24,11 +24,11 @@ def exact(text: str) -> int | Fraction:
     return int(value) if value.denominator == 1 else value
 
 
-def test_2000_random_schemas_give_only_valid_values(rng: np.random.Generator) -> None:
+def test_1000_random_schemas_give_only_valid_values(rng: np.random.Generator) -> None:
     vocabulary = byte_vocabulary()
     seed = int(rng.integers(2**32))
     seen: Counter[str] = Counter()
-    for number in range(2000):
+    for number in range(1000):
         source = random.Random(f"{seed}/{number}")
         schema = random_schema(source)
         bounds = Bounds(
@@ -47,14 +47,14 @@ def test_2000_random_schemas_give_only_valid_values(rng: np.random.Generator) ->
         jsonschema.Draft202012Validator(schema).validate(value)
         json.loads(text)  # and as doubles
         seen["walked"] += 1
-    assert seen["walked"] > 1900, seen
+    assert seen["walked"] > 930, seen
 
 
 def test_conditions_and_patterns_of_names_give_only_valid_values(rng: np.random.Generator) -> None:
     vocabulary = byte_vocabulary()
     seed = int(rng.integers(2**32))
     seen: Counter[str] = Counter()
-    for number in range(200):
+    for number in range(120):
         source = random.Random(f"{seed}/{number}")
         schema = conditional_schema(source)
         small = Bounds(string=20, properties=3, key=6, items=3, depth=2, open_objects=source.random() < 0.5)
@@ -68,7 +68,7 @@ def test_conditions_and_patterns_of_names_give_only_valid_values(rng: np.random.
             value = json.loads(text, parse_float=exact)
             jsonschema.Draft202012Validator(schema).validate(value)
         seen["walked"] += 1
-    assert seen["walked"] > 50, seen
+    assert seen["walked"] > 30, seen
 
 
 def test_of_alternatives_that_exclude_each_other_none_is_given_a_value_of_another(
@@ -77,7 +77,7 @@ def test_of_alternatives_that_exclude_each_other_none_is_given_a_value_of_anothe
     vocabulary = byte_vocabulary()
     seed = int(rng.integers(2**32))
     seen: Counter[str] = Counter()
-    for number in range(400):
+    for number in range(160):
         source = random.Random(f"{seed}/{number}")
         schema = overlapping_schema(source)
         small = Bounds(
@@ -93,13 +93,13 @@ def test_of_alternatives_that_exclude_each_other_none_is_given_a_value_of_anothe
             text = random_walk(grammar.automaton, source, patience=source.choice([0, 30]))
             judge.validate(json.loads(text, parse_float=exact))
         seen["walked"] += 1
-    assert seen["walked"] > 80, seen
+    assert seen["walked"] > 30, seen
 
 
 def test_numbers_stay_inside_their_bounds_when_read_as_doubles(rng: np.random.Generator) -> None:
     vocabulary = byte_vocabulary()
     seed = int(rng.integers(2**32))
-    for number in range(300):
+    for number in range(150):
         source = random.Random(f"{seed}/{number}")
         low = source.choice([0, 0.5, -1e22, 0.1, 1e-7, 123456.789, -3])
         schema: dict[str, Any] = {
@@ -118,7 +118,7 @@ def test_random_bytes_are_accepted_only_as_valid_json(rng: np.random.Generator) 
     vocabulary = byte_vocabulary()
     seed = int(rng.integers(2**32))
     accepted = 0
-    for number in range(400):
+    for number in range(200):
         source = random.Random(f"{seed}/{number}")
         schema = random_schema(source)
         try:
@@ -148,14 +148,14 @@ def test_random_bytes_are_accepted_only_as_valid_json(rng: np.random.Generator) 
             accepted += 1
             value = json.loads(mutant.decode(), parse_float=exact)
             jsonschema.Draft202012Validator(schema).validate(value)
-    assert accepted > 50
+    assert accepted > 25
 
 
 def test_a_token_is_in_the_mask_exactly_when_advance_takes_it(rng: np.random.Generator) -> None:
     vocabulary, _ = smollm()
     source = random.Random(int(rng.integers(2**32)))
     checked = 0
-    for _ in range(40):
+    for _ in range(25):
         schema = random_schema(source)
         try:
             grammar = compile_schema(schema, vocabulary, bounds=Bounds(string=30))
@@ -182,7 +182,7 @@ def test_a_token_is_in_the_mask_exactly_when_advance_takes_it(rng: np.random.Gen
                 assert taken == bool(flags[token]), (schema, vocabulary.tokens[token])
                 checked += 1
             matcher.advance(source.choice(legal))
-    assert checked > 2000
+    assert checked > 1000
 
 
 def test_masks_at_every_count_equal_a_walk_token_by_token(rng: np.random.Generator) -> None:

@@ -28,6 +28,8 @@ from kogagent.engine.grammar.utf8 import sequences
 from kogagent.errors import InputError
 
 MAX_NFA_STATES = 50_000
+MAX_RULE_STATES = 16_384
+"""Of one rule made deterministic: as many as a device's table holds, and some seconds of compiling."""
 
 Move = tuple[str, int]
 """("", next state), or (rule to call, state to come back to)."""
@@ -40,6 +42,7 @@ class _Nfa:
     empty: list[list[int]] = field(default_factory=list)
     bytes: list[list[tuple[int, int, int]]] = field(default_factory=list)
     calls: list[list[tuple[str, int, int]]] = field(default_factory=list)
+    _known: dict[int, frozenset[int]] = field(default_factory=dict)
 
     def state(self) -> int:
         self.empty.append([])
@@ -48,14 +51,23 @@ class _Nfa:
         return len(self.empty) - 1
 
     def closure(self, states: Iterable[int]) -> frozenset[int]:
-        seen = set(states)
-        queue = list(seen)
-        while queue:
-            for target in self.empty[queue.pop()]:
-                if target not in seen:
-                    seen.add(target)
-                    queue.append(target)
-        return frozenset(seen)
+        """What is reached without a byte, of the states that read one, call, or have nothing behind them. For
+        a finished automaton."""
+        return frozenset().union(*[self._reached(state) for state in states])
+
+    def _reached(self, state: int) -> frozenset[int]:
+        known = self._known.get(state)
+        if known is None:
+            seen, queue = {state}, [state]
+            while queue:
+                for target in self.empty[queue.pop()]:
+                    if target not in seen:
+                        seen.add(target)
+                        queue.append(target)
+            known = self._known[state] = frozenset(
+                s for s in seen if self.bytes[s] or self.calls[s] or not self.empty[s]
+            )
+        return known
 
 
 @dataclass(frozen=True)
@@ -204,14 +216,18 @@ class Procedures:
             if key not in index:
                 index[key] = len(order)
                 order.append(key)
-                if len(order) > MAX_NFA_STATES:
-                    raise self.rules.error(name, f"it needs more than {MAX_NFA_STATES} states; simplify it")
+                if len(order) > MAX_RULE_STATES:
+                    raise self.rules.error(name, f"it needs more than {MAX_RULE_STATES} states; simplify it")
             return index[key]
 
         for states in order:
             row: dict[int, Move] = {}
-            for low, high, targets in split(edge for state in states for edge in nfa.bytes[state]):
-                to = number(targets)
+            spans: dict[tuple[int, int], set[int]] = {}  # range of bytes -> states behind it
+            for state in states:
+                for low, high, after in nfa.bytes[state]:
+                    spans.setdefault((low, high), set()).add(after)
+            for low, high, parts in split((*span, span) for span in spans):
+                to = number(set().union(*[spans[span] for span in parts]))
                 row.update(dict.fromkeys(range(low, high + 1), ("", to)))
             behind: dict[str, set[int]] = {}
             for callee, after, line in (call for state in states for call in nfa.calls[state]):
