@@ -241,13 +241,14 @@ async def test_a_context_without_room_for_a_turn_says_so_before_anything_is_comp
     stage: Callable[..., Stage],
 ) -> None:
     one = stage("Warm.")
-    length = 4000
-    while True:
-        ask = [UserMessage("x" * length)]
-        left = TINY_CHAT.context - len(one.engine.chat.render(ask, TOOLS))
-        if 3 <= left <= 14:
-            break
-        length -= 1 if left < 3 else -1
+
+    def asking(length: int) -> tuple[list[Message], int]:
+        """(so long a question, how many tokens the context has left behind it)"""
+        ask: list[Message] = [UserMessage("x" * length)]
+        return ask, TINY_CHAT.context - len(one.engine.chat.render(ask, TOOLS))
+
+    ask, left = asking(1000 + asking(1000)[1] - 8)  # a token a letter
+    assert left == 8
     with pytest.raises(ContextError, match=rf"holds 2048: {left + 1} left are too few for a turn"):
         await one.turn(ask)
     assert one.backend.passes == []
