@@ -133,12 +133,9 @@ PROMPTS = (
     "def fibonacci(n):\n",
     "Water boils at",
     "Once upon a time, in a small village,",
-    "The three primary colours are",
     "To make a cup of tea, first",
     "1, 2, 4, 8, 16,",
-    "The mitochondria is",
     "SELECT name FROM",
-    "In 1969, the first",
 )
 
 
@@ -215,4 +212,4 @@ def test_the_real_smollm2_gives_the_greedy_tokens_of_transformers(smollm2: Path)
         best = logits.argmax(-1).tolist()
         differ = [at for at, (a, b) in enumerate(zip(taken, best, strict=True)) if a != b]
         assert not differ, f"prompt {text!r} differs at token {differ[0]}"
-    assert corrections <= 6, f"FP16 weights took another token {corrections} times in 640"
+    assert corrections <= 6, f"FP16 weights took another token {corrections} times in {64 * len(PROMPTS)}"

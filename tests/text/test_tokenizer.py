@@ -20,6 +20,7 @@ from made_tokenizers import (
     by_transformers,
     byte_level_gguf,
     sentencepiece_json,
+    smollm2_json,
     smollm2_path,
     train_byte_level,
     train_sentencepiece,
@@ -39,17 +40,10 @@ NAMES = ("smollm2", "byte-level", "llama", "llama-metaspace")
 @pytest.fixture(scope="module")
 def pairs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Tokenizer, Any]]:
     """name -> (ours, transformers' own reading of the same vocabulary)."""
-    from tokenizers import pre_tokenizers
-    from transformers import AutoTokenizer
-
     root = tmp_path_factory.mktemp("tokenizers")
     file = smollm2_path()
-    smollm2 = AutoTokenizer.from_pretrained(str(file.parent), gguf_file=file.name)
-    # transformers gives every GGUF file GPT-2's pre-tokenizer; SmolLM2's own file cuts digits first.
-    smollm2.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
-    )
-    out = {"smollm2": (Tokenizer.load(file), smollm2)}
+    write_directory(root / "smollm2", smollm2_json(file))
+    out = {"smollm2": (Tokenizer.load(file), by_transformers(root / "smollm2"))}
     tokens, _, _ = train_sentencepiece()
     directories = {
         "byte-level": train_byte_level(),
