@@ -197,7 +197,8 @@ def _forcing_changes_only_the_number_of_passes(case: _Case) -> None:
         outs.append([e.id for e in out])
         steps.append(decode.stats.steps)
     assert outs[0] == outs[1], f"{outs[0]} without forced runs, {outs[1]} with"
-    assert steps == [len(shape), 3]
+    # A pass a choice; one more for a run's first id where that pass had begun when the host saw the choice.
+    assert steps[0] == len(shape) and 3 <= steps[1] <= 3 + 2, f"{steps} passes"
 
 
 def _forced_runs_end_where_they_must(case: _Case) -> None:
