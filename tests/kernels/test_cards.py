@@ -252,6 +252,10 @@ def test_one_of_several_cards_stands_for_all_and_links_and_slack_change_no_id(
     for each in options:
         kernel = Monokernel(made.layout, tensors, made.steps, devices=numbered(range(4)), **each)
         results.append(drawn(cards, kernel, segment, [cache() for _ in range(4)]))
+        if not each:
+            kernel._tag = (1 << 32) - 10  # tags begin again
+            results.append(drawn(cards, kernel, segment, [cache() for _ in range(4)]))
+            assert kernel._tag < 1 << 16
         if "link_ns" in each:
             kernel.set_link(20_000)
             results.append(drawn(cards, kernel, segment, [cache() for _ in range(4)]))
