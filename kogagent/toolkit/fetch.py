@@ -19,7 +19,7 @@ from pydantic import Field
 
 from kogagent.errors import InputError, MissingExtraError, Retry, ToolFailed
 from kogagent.toolkit.pages import text_of
-from kogagent.toolkit.process import ProcessLimits
+from kogagent.toolkit.process import TOOL_PATIENCE_S, ProcessLimits
 from kogagent.tools.tool import Tool
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def fetch_tools(
         fetch,
         description=f"Get a page from the web as text. The hosts: {hosts}.",
         needs_approval=needs_approval,
-        timeout=2 * seconds + 30,  # the limits inside say more of what took so long: let them speak first
+        timeout=2 * seconds + TOOL_PATIENCE_S,
     )
     return (tool,)
 

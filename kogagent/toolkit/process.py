@@ -19,6 +19,8 @@ from kogagent.errors import InputError, ToolFailed
 
 _PACKAGES = str(Path(__file__).resolve().parents[2])
 _GRACE_S = 10.0  # for a supervisor to clean up
+TOOL_PATIENCE_S = 4 * _GRACE_S
+"""How much longer than its program a tool may take: what ends the program says more, and comes first."""
 # Of /proc only what is about the machine: below the numbers stand other programs' environments and memory.
 _READS = (
     *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix", "/sys/devices/system/cpu", "/proc/self"),

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from kogagent.toolkit import run_code
-from kogagent.toolkit.process import Confinement, ProcessLimits, run_process
+from kogagent.toolkit.process import TOOL_PATIENCE_S, Confinement, ProcessLimits, run_process
 from kogagent.toolkit.shell import told
 from kogagent.tools.tool import Tool
 
@@ -60,4 +60,4 @@ def python_tools(
                 os.close(cwd)
         return told(ended, limits)
 
-    return (Tool(run_python, needs_approval=needs_approval, timeout=limits.seconds + 10),)
+    return (Tool(run_python, needs_approval=needs_approval, timeout=limits.seconds + TOOL_PATIENCE_S),)

@@ -11,7 +11,7 @@ from pydantic import Field
 from kogagent.errors import Retry, ToolFailed
 from kogagent.toolkit import grep
 from kogagent.toolkit.files import PathText, as_root
-from kogagent.toolkit.process import ProcessLimits, child_command, run_process
+from kogagent.toolkit.process import TOOL_PATIENCE_S, ProcessLimits, child_command, run_process
 from kogagent.toolkit.root import Root
 from kogagent.tools.tool import Tool
 
@@ -34,8 +34,7 @@ def search_tools(
     """
     limits = ProcessLimits(seconds=seconds, memory_bytes=memory_bytes, processes=2, output_bytes=4 << 20)
     found = _Search(as_root(root), max_matches, max_files, max_file_bytes, limits)
-    # The child is ended before, even on a machine that stands still for seconds, and that says more.
-    return (Tool(found.search, timeout=seconds + 30), Tool(found.find_files))
+    return (Tool(found.search, timeout=seconds + TOOL_PATIENCE_S), Tool(found.find_files))
 
 
 class _Search:

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from kogagent.errors import InputError, Retry
 from kogagent.toolkit.files import PathText, as_root
-from kogagent.toolkit.process import Confinement, Ended, ProcessLimits, run_process
+from kogagent.toolkit.process import TOOL_PATIENCE_S, Confinement, Ended, ProcessLimits, run_process
 from kogagent.toolkit.root import Root
 from kogagent.tools.tool import Tool
 
@@ -46,7 +46,7 @@ def shell_tools(
         """
         return await runner.run([shell, "-c", command], folder)
 
-    return (Tool(run_shell, needs_approval=needs_approval, timeout=runner.limits.seconds + 10),)
+    return (Tool(run_shell, needs_approval=needs_approval, timeout=runner.limits.seconds + TOOL_PATIENCE_S),)
 
 
 def command_tools(
@@ -89,7 +89,7 @@ def command_tools(
         run_program,
         description=f"Run a program and show what it writes. The programs: {', '.join(known)}.",
         needs_approval=needs_approval,
-        timeout=runner.limits.seconds + 10,
+        timeout=runner.limits.seconds + TOOL_PATIENCE_S,
     )
     return (tool,)
 

@@ -237,11 +237,11 @@ async def test_python_shows_prints_the_last_value_and_errors() -> None:
 
 
 async def test_python_that_never_ends_or_kills_is_ended() -> None:
-    limits = ProcessLimits(seconds=0.5, processes=4)
-    ask = Asked(python_tools(limits=limits))
-    assert await ask("run_python", code="while True: pass") == "[stopped after 0.5 s]"
+    hasty = Asked(python_tools(limits=ProcessLimits(seconds=0.5, processes=4)))
+    assert await hasty("run_python", code="while True: pass") == "[stopped after 0.5 s]"
     ignoring = "import signal\nfor s in (1, 2, 15): signal.signal(s, signal.SIG_IGN)\nwhile True: pass"
-    assert await ask("run_python", code=ignoring) == "[stopped after 0.5 s]"
+    assert await hasty("run_python", code=ignoring) == "[stopped after 0.5 s]"
+    ask = Asked(python_tools(limits=QUICK))
     assert "signal" in await ask("run_python", code="import os; os.abort()")
     # Its supervisor is out of its sight; all it can kill are its own.
     await ask("run_python", code="import os\nos.kill(-1, 9)")
