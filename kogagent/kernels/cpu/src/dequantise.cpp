@@ -36,13 +36,18 @@ void dequantise(const Format& f, const Kernels& k, const uint8_t* block, uint64_
     if (f.bits == 8) {
       for (uint32_t i = 0; i < kNumbers; i++) x[i] = d * float(int8_t(q[i]));
     } else {
-      uint32_t fifth = 0;
-      for (uint32_t i = 0; f.bits == 5 && i < 4; i++) fifth |= uint32_t(q[int(i) - 4]) << 8 * i;
-      for (uint32_t i = 0; i < kNumbers; i++) {
-        const uint32_t four = i < 16 ? q[i] & 15u : q[i - 16] >> 4u;
-        x[i] = d * float(int32_t(four | (fifth >> i & 1u) << 4) - int32_t(f.zero));
-        if (f.has_least) x[i] += least;
+      uint8_t whole[kNumbers];
+      for (uint32_t i = 0; i < 16; i++) {
+        whole[i] = q[i] & 15u;
+        whole[i + 16] = uint8_t(q[i] >> 4u);
       }
+      if (f.bits == 5) {
+        uint32_t fifth = 0;
+        for (uint32_t i = 0; i < 4; i++) fifth |= uint32_t(q[int(i) - 4]) << 8 * i;
+        for (uint32_t i = 0; i < kNumbers; i++) whole[i] |= uint8_t((fifth >> i & 1u) << 4);
+      }
+      for (uint32_t i = 0; i < kNumbers; i++) x[i] = d * float(int32_t(whole[i]) - int32_t(f.zero));
+      for (uint32_t i = 0; f.has_least && i < kNumbers; i++) x[i] += least;
     }
     k.to_halves(x, kNumbers, to);
   }

@@ -15,6 +15,7 @@ constexpr uint32_t kGroup = 32;      // columns that share a scale
 constexpr uint32_t kFewRows = 8;     // up to here rows meet the weights as they are packed
 constexpr uint32_t kPanel = 512;     // columns that are unpacked at a time for more rows than that
 constexpr uint32_t kPanelBlocks = 4; // and blocks
+constexpr uint32_t kWordPanel = 128; // columns that share scales where INT8 products are made of 16-bit words
 constexpr uint32_t kQueries = 8;     // queries of one Attend at most
 
 // A packed block holds 16 rows of `in` columns:
@@ -27,6 +28,7 @@ enum : uint32_t { kF32 = 0, kF16 = 1, kBF16 = 2, kI8 = 3, kI8Row = 4 };
 
 inline bool is_int8(uint32_t type) { return type >= kI8; }
 inline uint32_t groups_of(uint32_t in) { return (in + kGroup - 1) / kGroup; }
+inline uint32_t word_panels(uint32_t in) { return (in + kWordPanel - 1) / kWordPanel; }
 
 inline size_t block_bytes(uint32_t type, uint32_t in) {
   switch (type) {
@@ -38,11 +40,15 @@ inline size_t block_bytes(uint32_t type, uint32_t in) {
   }
 }
 
-// Bytes of room a product needs: a panel of floats, or rows in the form that the packed weights meet.
-inline size_t product_room(uint32_t in) {
+// Bytes of room a product needs: a panel of floats, or rows in the form that the packed weights meet, or rows of INT8
+// products as words with a scale for some columns.
+inline size_t product_room(uint32_t type, uint32_t in, uint32_t rows) {
   const size_t panel = size_t(kPanelBlocks) * kPanel * kBlock * sizeof(float);
-  const size_t rows = size_t(kFewRows) * groups_of(in) * (2 * kGroup * sizeof(float));
-  return panel > rows ? panel : rows;
+  const size_t few = size_t(kFewRows) * groups_of(in) * (2 * kGroup * sizeof(float));
+  const size_t words = word_panels(in) * (kWordPanel * sizeof(int16_t) + sizeof(float));
+  const size_t many = is_int8(type) && rows > kFewRows ? (rows + kBlock) * words : 0;
+  const size_t most = panel > few ? panel : few;
+  return most > many ? most : many;
 }
 
 // y[r][b*16 + i] = sum_k w[b][k][i] * x[r][k]; only the first `valid` columns of y are written.
@@ -55,7 +61,7 @@ struct Product {
   float* y;
   size_t ldy;
   uint32_t valid;
-  void* room;  // product_room(in) bytes, aligned to 64
+  void* room;  // product_room bytes, aligned to 64
 };
 
 // Queries that share keys and values. Query i sees positions first[i] .. last[i]-1; all positions below the
@@ -98,6 +104,11 @@ struct Kernels {
   double (*exp_sum)(const float* x, size_t n, float top);
   // n floats as FP16: nearest, ties to even
   void (*to_halves)(const float* x, size_t n, uint16_t* out);
+  void (*to_floats)(const uint8_t* halves, size_t n, float* out);
+  float (*largest_size)(const float* x, uint32_t n);
+  // n weights, and zeros up to kGroup, as bytes: 128 plus the integer within -127..127 that is nearest to w / scale,
+  // each four 64 bytes behind those before. Returns the largest |w - integer * scale|.
+  float (*to_bytes)(const float* w, uint32_t n, float scale, uint8_t* quads);
   // reads n bytes, a multiple of 1024, in `streams` places at once, as fast as it can; something of all of them
   float (*read)(const uint8_t* p, size_t n, uint32_t streams);
 };

@@ -20,7 +20,7 @@ namespace {
 
 constexpr uint32_t kChunk = 256;        // rows of one pass of a long pre-fill: bounds the activations' memory
 constexpr uint32_t kNormedRows = 4;     // up to here each thread norms for itself what it reads
-constexpr uint32_t kPairsAtOnce = 4;    // pairs of gate and up blocks of many rows
+constexpr uint32_t kPairsAtOnce = 8;    // pairs of gate and up blocks of many rows
 constexpr uint32_t kLinesAhead = 64;    // of the next phase's weights, asked for while a thread waits
 
 uint32_t round_up(uint32_t n, uint32_t to) { return (n + to - 1) / to * to; }
@@ -152,7 +152,7 @@ void Model::make_room(uint32_t rows, const Job& job) {
   grow(hidden, all * ffn);
   stride = round_up(job.position + job.rows, kBlock);
   const size_t ends = job.want == KOG_ALL ? rows : 1;
-  const size_t room = product_room(std::max({s.dim, q_width, ffn})) + 64;
+  const size_t room = product_room(s.weights, std::max({s.dim, q_width, ffn}), rows) + 64;
   for (Scratch& own : scratch) {
     grow(own.normed, size_t(kNormedRows) * s.dim);
     grow(own.gates, rows > kFewRows ? size_t(rows) * kPairsAtOnce * 2 * kBlock : size_t(rows) * 2 * round_up(ffn, kBlock));

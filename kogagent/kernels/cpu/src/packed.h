@@ -91,11 +91,9 @@ inline size_t quads_at(uint32_t type, uint32_t g) {
 inline size_t scales_at(uint32_t g) { return size_t(g / 2) * (2 * 512 + 64) + g % 2 * 32; }
 
 // n numbers of a 16-bit type or FP32 as floats.
-inline void widen(uint32_t type, const uint8_t* from, size_t n, float* to) {
+inline void widen(const Kernels& k, uint32_t type, const uint8_t* from, size_t n, float* to) {
   switch (type) {
-    case kF16:
-      for (size_t i = 0; i < n; i++) to[i] = from_f16(half_at(from, i));
-      return;
+    case kF16: return k.to_floats(from, n, to);
     case kBF16:
       for (size_t i = 0; i < n; i++) to[i] = from_bf16(half_at(from, i));
       return;
@@ -119,28 +117,18 @@ inline float narrow(const Kernels& k, uint32_t type, const float* from, size_t n
 }
 
 // One row of an INT8 block. Returns Packed's error.
-inline float pack_row(const Packed& m, const float* w, uint32_t r, uint8_t* to) {
-  float top = 0.0f, off = 0.0f;
-  for (uint32_t k = 0; w != nullptr && k < m.in; k++) top = std::max(top, fabsf(w[k]));
-  float scale = top / 127.0f;
+inline float pack_row(const Packed& m, const Kernels& k, const float* w, uint32_t r, uint8_t* to) {
+  const float top = w == nullptr ? 0.0f : k.largest_size(w, m.in);
+  float scale = top / 127.0f, off = 0.0f;
   if (m.type == kI8Row) memcpy(to + 4 * r, &scale, 4);
   for (uint32_t g = 0; g < groups_of(m.in); g++) {
-    const uint32_t k = g * kGroup, n = w == nullptr ? 0 : std::min(kGroup, m.in - k);
+    const uint32_t from = g * kGroup, n = w == nullptr ? 0 : std::min(kGroup, m.in - from);
     if (m.type == kI8) {
-      float most = 0.0f;
-      for (uint32_t i = 0; i < n; i++) most = std::max(most, fabsf(w[k + i]));
-      const uint16_t half = to_f16(most / 127.0f);
+      const uint16_t half = to_f16(n ? k.largest_size(w + from, n) / 127.0f : 0.0f);
       scale = from_f16(half);
       memcpy(to + scales_at(g) + 2 * r, &half, 2);
     }
-    uint8_t* quads = to + quads_at(m.type, g) + 4 * r;
-    const float inverse = scale > 0 ? 1.0f / scale : 0.0f;
-    for (uint32_t i = 0; i < kGroup; i++) {
-      const float value = i < n ? w[k + i] : 0.0f;
-      const float q = std::min(127.0f, std::max(-127.0f, rintf(value * inverse)));
-      quads[i / 4 * 64 + i % 4] = uint8_t(int32_t(q) + 128);
-      off = std::max(off, fabsf(value - q * scale));
-    }
+    off = std::max(off, k.to_bytes(n ? w + from : nullptr, n, scale, to + quads_at(m.type, g) + 4 * r));
   }
   return top > 0 ? off / top : 0.0f;
 }
@@ -156,8 +144,8 @@ inline float pack_block(const Packed& m, const Kernels& k, uint32_t type, const 
   if (is_int8(m.type)) {
     std::vector<float> row(m.in);
     for (uint32_t r = 0; r < kBlock; r++) {
-      if (r < rows) widen(type, w + size_t(r) * m.in * size, m.in, row.data());
-      worst = std::max(worst, pack_row(m, r < rows ? row.data() : nullptr, r, to));
+      if (r < rows) widen(k, type, w + size_t(r) * m.in * size, m.in, row.data());
+      worst = std::max(worst, pack_row(m, k, r < rows ? row.data() : nullptr, r, to));
     }
     return worst;
   }
@@ -170,7 +158,7 @@ inline float pack_block(const Packed& m, const Kernels& k, uint32_t type, const 
       float floats[some];
       uint16_t halves[some];
       if (type != m.type) {
-        widen(type, row, n, floats);
+        widen(k, type, row, n, floats);
         row = reinterpret_cast<const uint8_t*>(floats);
         if (m.type != kF32) {
           worst = std::max(worst, narrow(k, m.type, floats, n, halves));
