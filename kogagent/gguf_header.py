@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import mmap
 import struct
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -51,20 +53,38 @@ class Header:
 def read_header(path: Path) -> Header:
     """Read a file up to its data.
 
-    Raises ConfigError for what is no GGUF file of version 2 or 3, or ends inside its header.
+    The header read last is kept: a model's tokenizer and its weights both ask for it. Raises ConfigError for
+    what is no GGUF file of version 2 or 3, or ends inside its header.
     """
+    try:
+        found = path.stat()
+    except FileNotFoundError as error:
+        raise ConfigError(f"{path}: no such file. Pass a directory or a .gguf file.") from error
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    with _ONE_AT_A_TIME:
+        return _read(path, found.st_ino, found.st_mtime_ns, found.st_size)
+
+
+_ONE_AT_A_TIME = threading.Lock()  # who comes second finds it read
+
+
+@lru_cache(maxsize=1)
+def _read(path: Path, *identity: int) -> Header:
     try:
         with (
             path.open("rb") as file,
             mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
         ):
             return _Reader(data, path).read()
-    except FileNotFoundError as error:
-        raise ConfigError(f"{path}: no such file. Pass a directory or a .gguf file.") from error
     except (OSError, ValueError) as error:  # ValueError: an empty file cannot be mapped
         if isinstance(error, ConfigError):
             raise
-        raise ConfigError(f"{path}: cannot be read as a GGUF file ({error})") from error
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: Exception) -> ConfigError:
+    return ConfigError(f"{path}: cannot be read as a GGUF file ({error})")
 
 
 class _Reader:

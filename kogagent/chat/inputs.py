@@ -20,6 +20,7 @@ from typing import Any
 
 from kogagent.chat.guard import Guard
 from kogagent.chat.partial import partial_json
+from kogagent.chat.signatures import signature
 from kogagent.chat.template import RawArguments
 from kogagent.errors import InputError
 from kogagent.spec import CallFormat
@@ -168,19 +169,22 @@ def _written_arguments(call: ToolCall, form: CallFormat, guard: Guard) -> str:
 
 
 def tool_prompt(tools: Sequence[ToolSpec], form: CallFormat, guard: Guard) -> str:
-    """What a model whose template knows no tools is told of them: a JSON line a tool, how to write a call."""
+    """What a model whose template knows no tools is told of them: a line a tool, how to write a call."""
 
     def line(tool: ToolSpec) -> str:
+        if form.signatures:
+            return guard.text(signature(tool))
         about = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
         return guard.text(json.dumps(about, ensure_ascii=False))
 
     listed = "\n".join(line(tool) for tool in tools)
+    schemas = "" if form.signatures else " Each line is one function, as JSON with a schema of its arguments"
     example = written_calls(
         [ToolCall("", "name_of_function", '{"name_of_argument": "value"}')], form, guard
     )  # a real tool here would be called more often than it should
     several = " Several calls may follow one another." if form.parallel else ""
     return (
-        "You can call functions. Each line is one function, as JSON with a schema of its arguments:\n"
+        f"You can call functions{'.' if schemas else ''}{schemas}:\n"
         f"<tools>\n{listed}\n</tools>\n"
         "To call a function, write nothing but its name and its arguments, exactly like this:\n"
         f"{example}\n"

@@ -23,13 +23,20 @@ _LINE_BYTES = 1 << 20
 
 def demo(ask: str, model: str, *, device: str, dtype: str, json: bool) -> int:
     """Answer one question about the museum."""
-    from kogagent.demo import DEFAULT_MODEL, DEFAULT_QUESTION, demo_model, museum_agent, worked_examples
+    from kogagent.demo import (
+        DEFAULT_MODEL,
+        DEFAULT_QUESTION,
+        demo_dtype,
+        demo_model,
+        museum_agent,
+        worked_examples,
+    )
 
     question = ask.strip() or DEFAULT_QUESTION
     name = model or DEFAULT_MODEL
 
     async def work(view: View) -> int:
-        with loading.load_engine(name, device, dtype) as engine:
+        with loading.load_engine(name, device, demo_dtype(device, dtype)) as engine:
             view.question(question, _described(name, engine))
             agent = museum_agent(demo_model(engine))
             return await _watch(agent.stream(question, history=worked_examples(question)), view)

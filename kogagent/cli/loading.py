@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import sys
@@ -16,9 +17,14 @@ if TYPE_CHECKING:
 
 def load_engine(model: str, device: str, dtype: str) -> Engine:
     """The engine of a name or path. Raises the InputError of whatever is wrong with it."""
-    from kogagent.local import Engine
+    gc.disable()  # what loading makes stays: looking through it again and again is a tenth of its time
+    try:
+        from kogagent.local import Engine
 
-    return Engine.load(model, device=device, dtype=dtype)
+        return Engine.load(model, device=device, dtype=dtype)
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 def load_tools(names: Sequence[str]) -> list[Any]:

@@ -30,6 +30,9 @@ class CallFormat:
 
     A turn may open with thoughts, think_begin + THOUGHTS + think_end + think_gap, in which nothing is a call;
     think_begin is "" for a model that writes none.
+
+    signatures: where the template knows no tools, they are told as NAME(ARGUMENT: TYPE): DESCRIPTION;
+    what a grammar holds anyway is not said.
     """
 
     name: str
@@ -48,6 +51,7 @@ class CallFormat:
     think_begin: str = ""
     think_end: str = ""
     think_gap: str = ""
+    signatures: bool = False
 
     def __post_init__(self) -> None:
         def refuse(what: str) -> ConfigError:

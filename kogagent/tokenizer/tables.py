@@ -6,6 +6,7 @@ Llama-2-style BPE spells a space as "▁" and a byte outside its alphabet as a t
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -71,10 +72,12 @@ def vocabulary(source: Source) -> tuple[tuple[bytes, ...], frozenset[int]]:
     tokens = [b""] * size
     special = set(range(size))
     spell = _byte_level_bytes if is_byte_level(source) else _sentencepiece_bytes
-    alphabet = byte_alphabet()
+    characters = {byte: character for character, byte in byte_alphabet().items()}
+    # As a table of the codecs module: a vocabulary has 100,000 tokens to spell.
+    alphabet = codecs.charmap_build("".join(characters[byte] for byte in range(256)))
     for name, id in names.items():
         tokens[id] = spell(name, alphabet)
-        special.discard(id)
+    special.difference_update(names.values())
     for added in source.added:
         if added.control:
             tokens[added.id] = added.name.encode()
@@ -88,13 +91,13 @@ def build(source: Source, encode: Any) -> Vocabulary:
     return Vocabulary(tokens, special, source.end_ids, encode)
 
 
-def _byte_level_bytes(name: str, alphabet: Mapping[str, int]) -> bytes:
+def _byte_level_bytes(name: str, alphabet: Any) -> bytes:
     try:
-        return bytes([alphabet[c] for c in name])
-    except KeyError:
+        return codecs.charmap_encode(name, "strict", alphabet)[0]
+    except UnicodeEncodeError:
         return name.encode()  # an added token is spelled as it reads, as in the library's own decoder
 
 
-def _sentencepiece_bytes(name: str, alphabet: Mapping[str, int]) -> bytes:
+def _sentencepiece_bytes(name: str, alphabet: Any) -> bytes:
     byte = _BYTE_TOKEN.fullmatch(name)
     return bytes([int(byte[1], 16)]) if byte else name.replace("▁", " ").encode()

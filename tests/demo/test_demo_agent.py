@@ -7,7 +7,14 @@ import re
 import pytest
 
 from benchmarks.demo_success import SETS, Question
-from kogagent.demo import DEFAULT_MODEL, DEFAULT_QUESTION, demo_model, museum_agent, worked_examples
+from kogagent.demo import (
+    DEFAULT_MODEL,
+    DEFAULT_QUESTION,
+    demo_dtype,
+    demo_model,
+    museum_agent,
+    worked_examples,
+)
 from kogagent.demo.database import PATTERN
 from kogagent.demo.examples import SHOWN, examples, nearest
 from kogagent.testing.models import ScriptedModel, call
@@ -101,7 +108,7 @@ async def test_a_run_calls_tools_and_reads_their_results() -> None:
 async def test_the_real_model_answers_the_default_question_with_three_calls() -> None:
     from kogagent.local import Engine
 
-    with Engine.load(DEFAULT_MODEL, device="cpu") as engine:
+    with Engine.load(DEFAULT_MODEL, device="cpu", dtype=demo_dtype("cpu")) as engine:
         agent = museum_agent(demo_model(engine))
         result = await agent.run(DEFAULT_QUESTION, history=worked_examples(DEFAULT_QUESTION))
     asked = result.messages.index(UserMessage(DEFAULT_QUESTION))

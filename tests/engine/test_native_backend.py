@@ -153,7 +153,7 @@ def test_every_instruction_set_computes_the_same(rng: np.random.Generator, name:
             assert name != "portable"  # which every processor runs
             continue
         assert backend.program == name
-        truth = NativeBackend(spec, tensors, dtype, program="portable", threads=1)  # type: ignore[arg-type]
+        truth = NativeBackend(spec, tensors, dtype, cache=cache, program="portable", threads=1)  # type: ignore[arg-type]
         wanted = truth.logits(truth.open_kv(40), ids)
         kv = backend.open_kv(40)
         found = np.concatenate([backend.logits(kv, ids[:20]), *(backend.logits(kv, [i]) for i in ids[20:])])

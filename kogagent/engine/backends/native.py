@@ -2,8 +2,8 @@
 
 Knows how tensors become what `kernels/cpu/src/native.h` takes; the arithmetic is there.
 
-Rounding points: the weights, once, to the chosen type. Activations, norms, attention, residual streams, sums
-and by default the cache are FP32.
+Rounding points: the weights, once, to the chosen type; by default keys and values to FP16 beside INT8
+weights. Activations, norms, attention, residual streams and sums are FP32.
 """
 
 from __future__ import annotations
@@ -124,10 +124,10 @@ class NativeKV(NeverParked):
 class NativeBackend(InHostMemory):
     """A model in the CPU program. dtype "auto" is float16; int8 has one FP16 scale for 32 weights of a row.
 
-    cache: the type of keys and values. threads: 0 for the cores the process may use, as far as the model has
-    work for them. program: one of library.PROGRAMS, "" for the best this processor runs. Raises ConfigError
-    when tensors do not fit the spec or overflow the type, InputError for an option it cannot serve or where
-    the program was not built.
+    cache: the type of keys and values, "auto" is float16 beside INT8 weights. threads: 0 for the cores the
+    process may use, as far as the model has work for them. program: one of
+    library.PROGRAMS, "" for the best this processor runs. Raises ConfigError when tensors do not fit the spec
+    or overflow the type, InputError for an option it cannot serve or where the program was not built.
     """
 
     prefill_chunk = HOST_PREFILL_CHUNK
@@ -138,15 +138,17 @@ class NativeBackend(InHostMemory):
         tensors: Mapping[str, Weight],
         dtype: Dtype = "auto",
         *,
-        cache: CacheDtype = "float32",
+        cache: CacheDtype | Literal["auto"] = "auto",
         threads: int = 0,
         program: str = "",
     ) -> None:
         kind = "float16" if dtype == "auto" else dtype
         if kind not in library.TYPES:
             raise InputError(f"dtype={dtype!r} must be one of 'auto', {', '.join(map(repr, library.TYPES))}")
+        if cache == "auto":
+            cache = "float16" if kind.startswith("int8") else "float32"
         if cache not in ("float32", "float16"):
-            raise InputError(f"cache={cache!r} must be 'float32' or 'float16'")
+            raise InputError(f"cache={cache!r} must be 'auto', 'float32' or 'float16'")
         if threads < 0:
             raise InputError(f"threads={threads}: must be at least 1, or 0 for as many as help")
         check_tensors(spec, tensors)
