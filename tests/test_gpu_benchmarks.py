@@ -86,7 +86,7 @@ def test_decode_records_stream_bare_kernel_gaps_and_who_could_not_run(
 
 def test_a_peer_that_cannot_start_says_why() -> None:
     with pytest.raises(PeerFailed, match=r"no-such-peer of nothing: .*no-such-peer"):
-        PeerProcess("no-such-peer", "nothing", 1, 1, 60.0)
+        PeerProcess("no-such-peer", "nothing", 1, 1, 500.0)
 
 
 @pytest.mark.usefixtures("no_card")

@@ -183,7 +183,6 @@ def greedy(fast: Backend, exact: CpuBackend, prompt: list[int], count: int) -> t
     return taken, corrections
 
 
-@pytest.mark.timeout(300)
 def test_the_real_smollm2_gives_the_greedy_tokens_of_transformers(smollm2: Path) -> None:
     """transformers reads each of our sequences once; at every step its best token must be the one we took."""
     import gguf
