@@ -131,9 +131,7 @@ def test_a_head_stored_beside_its_twin_must_equal_it(tmp_path: Path, rng: np.ran
 PROMPTS = (
     "The capital of France is",
     "def fibonacci(n):\n",
-    "Water boils at",
     "Once upon a time, in a small village,",
-    "To make a cup of tea, first",
     "1, 2, 4, 8, 16,",
     "SELECT name FROM",
 )
