@@ -17,6 +17,7 @@ from kogagent.demo import (
 )
 from kogagent.demo.database import PATTERN
 from kogagent.demo.examples import SHOWN, examples, nearest
+from kogagent.engine.backends import unavailable
 from kogagent.testing.models import ScriptedModel, call
 from kogagent.types import AssistantMessage, Message, ToolMessage, UserMessage
 
@@ -102,6 +103,12 @@ async def test_a_run_calls_tools_and_reads_their_results() -> None:
         "kilometres: 135.18",
     ]
     assert [request.tool_choice for request in model.requests] == ["required", "auto", "auto"]
+
+
+def test_the_demo_asks_for_int8_in_the_cpu_program_alone() -> None:
+    native = unavailable("native") is None
+    assert demo_dtype("cpu") == ("int8" if native else "auto")
+    assert (demo_dtype("torch"), demo_dtype("cpu", "float32")) == ("auto", "float32")
 
 
 async def test_the_real_model_answers_the_default_question_with_three_calls() -> None:

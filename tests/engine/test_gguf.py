@@ -17,6 +17,7 @@ from kogagent.engine.backends.reference import ReferenceBackend
 from kogagent.engine.formats.gguf_file import QUANTISATIONS
 from kogagent.engine.weights import load_checkpoint, random_tensors
 from kogagent.errors import ConfigError, InputError, MissingExtraError
+from kogagent.gguf_header import read_header
 from kogagent.kernels.cpu import library
 from kogagent.spec import ModelSpec, RopeScaling
 
@@ -373,3 +374,14 @@ def test_without_the_package_the_extra_is_named(file: Path, monkeypatch: pytest.
     monkeypatch.setitem(sys.modules, "gguf", None)
     with pytest.raises(MissingExtraError, match=r"kogagent\[gguf\]"):
         load_checkpoint(file)
+
+
+def test_a_header_is_read_once_and_again_when_the_file_is_another(file: Path) -> None:
+    first = read_header(file)
+    assert read_header(file) is first
+    data = file.read_bytes()
+    file.write_bytes(data + b"\0" * 32)
+    assert read_header(file).size == len(data) + 32
+    file.unlink()
+    with pytest.raises(ConfigError, match="no such file"):
+        read_header(file)
