@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -63,29 +62,17 @@ class Engine:
         from kogagent.engine.grammar.trie import trie_of
         from kogagent.engine.weights import load_checkpoint
 
-        def read_tokenizer() -> Tokenizer:
-            tokenizer = Tokenizer.load(path)
-            trie_of(tokenizer.vocabulary)  # what every grammar walks; the first turn need not wait for it
-            return tokenizer
-
-        # Side by side: the tokenizer is Python, and reading and packing weights is not.
-        with ThreadPoolExecutor(1, thread_name_prefix="kogagent-tokenizer") as reader:
-            reading = reader.submit(read_tokenizer)
-            core = EngineCore(
-                lambda: open_backend(device, load_checkpoint(path), dtype),
-                cache_bytes=cache_bytes,
-                host_cache_bytes=host_cache_bytes,
-            )
-        try:
-            tokenizer = reading.result()
-            width, words = core.spec.vocab_size, len(tokenizer.vocabulary)
-            if words > width:
-                raise ConfigError(
-                    f"{path}: the tokenizer has {words} tokens, the model only {width}: no pair"
-                )
-        except BaseException:
-            core.close()
-            raise
+        tokenizer = Tokenizer.load(path)
+        checkpoint = load_checkpoint(path)
+        width, words = checkpoint.spec.vocab_size, len(tokenizer.vocabulary)
+        if words > width:
+            raise ConfigError(f"{path}: the tokenizer has {words} tokens, the model only {width}: no pair")
+        trie_of(tokenizer.vocabulary)  # what every grammar walks; the first turn need not wait for it
+        core = EngineCore(
+            lambda: open_backend(device, checkpoint, dtype),
+            cache_bytes=cache_bytes,
+            host_cache_bytes=host_cache_bytes,
+        )
         return cls(core, tokenizer)
 
     @property
