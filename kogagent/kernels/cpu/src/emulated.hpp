@@ -46,4 +46,22 @@ inline simde__m512 kog_emulated_cvtepi32_ps(simde__m512i whole) {
 }
 #define _mm512_cvtepi32_ps kog_emulated_cvtepi32_ps
 
+inline simde__m512i kog_emulated_cvtps_epi32(simde__m512 floats) {
+  float from[16];
+  int32_t to[16];
+  simde_mm512_storeu_ps(from, floats);
+  for (int i = 0; i < 16; i++) to[i] = int32_t(__builtin_rintf(from[i]));
+  return simde_mm512_loadu_si512(to);
+}
+#define _mm512_cvtps_epi32 kog_emulated_cvtps_epi32
+
+inline simde__m256i kog_emulated_cvtepi32_epi16(simde__m512i whole) {
+  int32_t from[16];
+  int16_t to[16];
+  memcpy(from, &whole, sizeof from);
+  for (int i = 0; i < 16; i++) to[i] = int16_t(from[i]);
+  return simde_mm256_loadu_si256(to);
+}
+#define _mm512_cvtepi32_epi16 kog_emulated_cvtepi32_epi16
+
 #endif
