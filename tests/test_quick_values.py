@@ -38,6 +38,8 @@ def test_a_value_is_what_was_given_and_stays_so(kind: Any) -> None:
     for name in given:
         with pytest.raises(FrozenInstanceError):
             setattr(value, name, "another")
+    with pytest.raises(FrozenInstanceError):
+        value.no_field = 1
     with pytest.raises(TypeError, match="unexpected keyword argument 'wrong'"):
         kind(**given, wrong=1)
 
@@ -61,3 +63,8 @@ def test_a_class_below_and_a_validator_make_them_too() -> None:
     assert (labelled.reason, labelled.usage, labelled.label, labelled.at) == ("stop", Usage(), "x", 2.0)
     assert Named(1.0, wall_s=3.0).loop_s == 2.0 and type(Named()) is Named
     assert TypeAdapter(Usage).validate_json('{"steps": 3}') == Usage(steps=3)
+
+
+def test_a_generic_value_is_made_by_its_typed_name_too() -> None:
+    call = ToolCall("1", "look", "{}")
+    assert types.RunContext[int](3, call) == types.RunContext(3, call)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import MISSING, fields
-from typing import Any, Final, Generic, TypeVar
+from dataclasses import MISSING, FrozenInstanceError, fields
+from typing import Any, Final, Generic, NoReturn, TypeVar
 
 T = TypeVar("T", bound=type)
 
@@ -59,7 +59,14 @@ def quick(cls: T) -> T:
         plain.__annotations__,
     )
     type.__setattr__(cls, "__init__", made)
+    type.__setattr__(cls, "__setattr__", _frozen)
     return cls
+
+
+def _frozen(self: object, name: str, value: object) -> NoReturn:
+    """The standard one raises TypeError for names that are no fields, since it knows the class that slots
+    replaced; `RunContext[int](…)` sets such a one, and takes only an AttributeError for a no."""
+    raise FrozenInstanceError(f"cannot assign to field {name!r}")
 
 
 def _twin(cls: type) -> type | None:
