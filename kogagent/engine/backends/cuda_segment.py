@@ -53,8 +53,6 @@ class CudaDecode:
         self._guided = False
         self._led = False  # the next choice is no choice: it leads a forced run
         self._stop = threading.Event()
-        self._prefill_s = self._sampled_s = self._forced_s = 0.0
-        self._steps = 0
         self._launched = self._first = self._is_prompt = False
         self._began = 0.0
 
@@ -64,7 +62,7 @@ class CudaDecode:
 
     @property
     def stats(self) -> DecodeStats:
-        return DecodeStats(self._prefill_s, self._sampled_s, self._forced_s, self._steps)
+        return self._progress.stats
 
     def stop(self) -> None:
         self._stop.set()
@@ -104,7 +102,7 @@ class CudaDecode:
             return False
         matcher = self._plan.matcher
         self._began = time.perf_counter()
-        self._is_prompt = self._steps == 0 and len(progress.pending) - progress.forced_pending > 1
+        self._is_prompt = progress.is_prompt
         if len(progress.pending) > FEED_ROWS and self._plan.sampling.temperature == 0.0:
             mask = None if matcher is None else np.ascontiguousarray(matcher.mask(), dtype=np.uint32)
             self._draw_by_prefill(mask)
@@ -233,14 +231,8 @@ class CudaDecode:
         """The pending ids have passed, and one more was drawn. in_cache: the cache counts them already."""
         now, progress = time.perf_counter(), self._progress
         elapsed, self._began = now - self._began, now
-        forced = progress.forced_pending
-        if self._is_prompt:
-            self._is_prompt = False
-            self._prefill_s += elapsed
-        else:
-            self._forced_s += elapsed * forced / (forced + 1)
-            self._sampled_s += elapsed / (forced + 1)
-        self._steps += 1
+        progress.took(elapsed, progress.forced_pending, prompt=self._is_prompt)
+        self._is_prompt = False
         if not in_cache:
             self._kv.advance(len(progress.pending))
         progress.passed()

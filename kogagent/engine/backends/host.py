@@ -75,6 +75,27 @@ class Progress:
             self.seen[self.pending] = True
         self.out: list[Emitted] = []
         self.reason: FinishReason | None = None
+        self.steps = 0
+        self.prefill_s = self.sampled_s = self.forced_s = 0.0
+
+    @property
+    def stats(self) -> DecodeStats:
+        return DecodeStats(self.prefill_s, self.sampled_s, self.forced_s, self.steps)
+
+    @property
+    def is_prompt(self) -> bool:
+        """Whether the next pass is a prompt's: the first one, of more than an id to go on from."""
+        return self.steps == 0 and len(self.pending) - self.forced_pending > 1
+
+    def took(self, seconds: float, forced: int, *, prompt: bool) -> None:
+        """Count a pass over so many forced ids, and what it took."""
+        self.steps += 1
+        if prompt:
+            self.prefill_s += seconds
+        else:
+            share = forced / (forced + 1)
+            self.forced_s += seconds * share
+            self.sampled_s += seconds * (1 - share)
 
     def drain(self) -> list[Emitted]:
         out, self.out = self.out, []
@@ -130,8 +151,6 @@ class HostDecode:
         self._backend, self._kv, self._plan = backend, kv, plan
         self._progress = Progress(kv, ids, plan, backend.spec.vocab_size)
         self._stop = threading.Event()
-        self._prefill_s = self._sampled_s = self._forced_s = 0.0
-        self._steps = 0
         self._first = True
 
     def drain_nowait(self) -> list[Emitted]:
@@ -146,7 +165,7 @@ class HostDecode:
 
     @property
     def stats(self) -> DecodeStats:
-        return DecodeStats(self._prefill_s, self._sampled_s, self._forced_s, self._steps)
+        return self._progress.stats
 
     def wait(self, seconds: float) -> None:
         """One step: at most one pass of the model, whatever `seconds` says."""
@@ -168,8 +187,7 @@ class HostDecode:
     def _pass(self) -> None:
         """Run the pending ids and sample one."""
         progress = self._progress
-        forced = progress.forced_pending
-        is_prompt = self._steps == 0 and len(progress.pending) - forced > 1
+        forced, is_prompt = progress.forced_pending, progress.is_prompt
         started = time.perf_counter()
         logits = self._backend.last_logits(self._kv, progress.pending)
         matcher = self._plan.matcher
@@ -181,21 +199,14 @@ class HostDecode:
             None if matcher is None else matcher.mask(),
             self._plan.legal_ids,
         )
-        self._steps += 1
         progress.passed()
         progress.emit(token, logprob, forced=False)
-        elapsed = time.perf_counter() - started
-        if is_prompt:
-            self._prefill_s += elapsed
-        else:
-            share = forced / (forced + 1)
-            self._forced_s += elapsed * share
-            self._sampled_s += elapsed * (1 - share)
+        progress.took(time.perf_counter() - started, forced, prompt=is_prompt)
 
     def _take_forced(self) -> None:
         started = time.perf_counter()
         self._progress.take_forced()
-        self._forced_s += time.perf_counter() - started
+        self._progress.forced_s += time.perf_counter() - started
 
 
 def host_room() -> int:
