@@ -22,7 +22,8 @@ import numpy.typing as npt
 import torch
 
 from kogagent.kernels.build import SOURCE
-from kogagent.kernels.monokernel import Reason, Token, what_was_missed
+from kogagent.kernels.deadline import what_was_missed
+from kogagent.kernels.monokernel import Reason, Token
 from kogagent.kernels.pack import Layout
 from kogagent.kernels.params import PARAMS, RELAY
 from kogagent.kernels.rank import (

@@ -24,7 +24,8 @@ from kogagent.engine.backends.reference import ReferenceBackend
 from kogagent.engine.weights import random_tensors
 from kogagent.errors import ConfigError, DeviceError, InputError
 from kogagent.kernels import monokernel
-from kogagent.kernels.monokernel import Monokernel, Token, check_side_by_side, what_was_missed
+from kogagent.kernels.deadline import what_was_missed
+from kogagent.kernels.monokernel import Monokernel, Token, check_side_by_side
 from kogagent.kernels.pack import matrix, pack, plan
 from kogagent.kernels.rank import STATUS_WORDS
 from kogagent.spec import ModelSpec
