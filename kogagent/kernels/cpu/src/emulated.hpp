@@ -19,48 +19,41 @@ using __mmask16 = simde__mmask16;
 #define _mm512_madd_epi16 simde_mm512_madd_epi16
 #define _mm512_cmplt_epu32_mask(a, b) __mmask16(~_mm512_cmple_epu32_mask(b, a))
 
+// Sixteen lanes, one after the other.
+template <class From, class Out, class In, class Each>
+Out kog_emulated_lanes(In in, Each each) {
+  From from[16];
+  decltype(each(From())) to[16];
+  static_assert(sizeof in == sizeof from && sizeof(Out) == sizeof to, "sixteen lanes");
+  memcpy(from, &in, sizeof from);
+  for (int i = 0; i < 16; i++) to[i] = each(from[i]);
+  Out out;
+  memcpy(&out, to, sizeof out);
+  return out;
+}
+
 inline simde__m512 kog_emulated_cvtph_ps(simde__m256i halves) {
-  uint16_t from[16];
-  float to[16];
-  memcpy(from, &halves, sizeof from);
-  for (int i = 0; i < 16; i++) to[i] = kog::from_f16(from[i]);
-  return simde_mm512_loadu_ps(to);
+  return kog_emulated_lanes<uint16_t, simde__m512>(halves, [](uint16_t x) { return kog::from_f16(x); });
 }
 #define _mm512_cvtph_ps kog_emulated_cvtph_ps
 
 inline simde__m256i kog_emulated_cvtps_ph(simde__m512 floats) {
-  float from[16];
-  uint16_t to[16];
-  simde_mm512_storeu_ps(from, floats);
-  for (int i = 0; i < 16; i++) to[i] = kog::to_f16(from[i]);
-  return simde_mm256_loadu_si256(to);
+  return kog_emulated_lanes<float, simde__m256i>(floats, [](float x) { return uint16_t(kog::to_f16(x)); });
 }
 #define _mm512_cvtps_ph(floats, how) kog_emulated_cvtps_ph(floats)
 
 inline simde__m512 kog_emulated_cvtepi32_ps(simde__m512i whole) {
-  int32_t from[16];
-  float to[16];
-  memcpy(from, &whole, sizeof from);
-  for (int i = 0; i < 16; i++) to[i] = float(from[i]);
-  return simde_mm512_loadu_ps(to);
+  return kog_emulated_lanes<int32_t, simde__m512>(whole, [](int32_t x) { return float(x); });
 }
 #define _mm512_cvtepi32_ps kog_emulated_cvtepi32_ps
 
 inline simde__m512i kog_emulated_cvtps_epi32(simde__m512 floats) {
-  float from[16];
-  int32_t to[16];
-  simde_mm512_storeu_ps(from, floats);
-  for (int i = 0; i < 16; i++) to[i] = int32_t(__builtin_rintf(from[i]));
-  return simde_mm512_loadu_si512(to);
+  return kog_emulated_lanes<float, simde__m512i>(floats, [](float x) { return int32_t(__builtin_rintf(x)); });
 }
 #define _mm512_cvtps_epi32 kog_emulated_cvtps_epi32
 
 inline simde__m256i kog_emulated_cvtepi32_epi16(simde__m512i whole) {
-  int32_t from[16];
-  int16_t to[16];
-  memcpy(from, &whole, sizeof from);
-  for (int i = 0; i < 16; i++) to[i] = int16_t(from[i]);
-  return simde_mm256_loadu_si256(to);
+  return kog_emulated_lanes<int32_t, simde__m256i>(whole, [](int32_t x) { return int16_t(x); });
 }
 #define _mm512_cvtepi32_epi16 kog_emulated_cvtepi32_epi16
 
