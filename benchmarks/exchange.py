@@ -78,9 +78,8 @@ class Cards:
                     }
                 )
                 device.synchronize()
-        for d in range(
-            devices
-        ):  # no round: what is loaded late could wait for a card that waits for this one
+        # No round: what is loaded late could wait for a card that waits for this one.
+        for d in range(devices):
             self._send(d, Probe(devices=1, blocks=1, words=2, out=self.at[d]["out"].data.ptr))
             self._launch(d, 1)
             with cupy.cuda.Device(d):

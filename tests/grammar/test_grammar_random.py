@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 from grammar_schemas import conditional_schema, overlapping_schema, random_schema, random_walk
 from grammar_vocabularies import byte_vocabulary, smollm
 
-from kogagent.engine.grammar import Bounds, compile_schema
+from kogagent.engine.grammar import Bounds, Grammar, compile_schema
 from kogagent.engine.grammar.automaton import Frame
 from kogagent.errors import ModelError, SchemaError
 
@@ -24,22 +25,36 @@ def exact(text: str) -> int | Fraction:
     return int(value) if value.denominator == 1 else value
 
 
-def test_1000_random_schemas_give_only_valid_values(rng: np.random.Generator) -> None:
+def compiled(
+    rng: np.random.Generator,
+    count: int,
+    draw: Callable[[random.Random], Any],
+    bounds: Callable[[random.Random], Bounds],
+) -> Iterator[tuple[random.Random, Any, Grammar | SchemaError]]:
+    """Random schemas, each from a source of its own: (source, schema, its grammar or why there is none)."""
     vocabulary = byte_vocabulary()
     seed = int(rng.integers(2**32))
-    seen: Counter[str] = Counter()
-    for number in range(1000):
+    for number in range(count):
         source = random.Random(f"{seed}/{number}")
-        schema = random_schema(source)
-        bounds = Bounds(
+        schema = draw(source)
+        try:
+            yield source, schema, compile_schema(schema, vocabulary, bounds=bounds(source))
+        except SchemaError as problem:
+            yield source, schema, problem
+
+
+def test_1000_random_schemas_give_only_valid_values(rng: np.random.Generator) -> None:
+    def bounds(source: random.Random) -> Bounds:
+        return Bounds(
             string=source.choice([200, 4096]),
             open_objects=source.random() < 0.3,
             zero_fraction=source.random() < 0.5,
         )
-        try:
-            grammar = compile_schema(schema, vocabulary, bounds=bounds)
-        except SchemaError as problem:
-            assert problem.keyword in ("minimum", "multipleOf", "anyOf", "pattern"), (seed, number, schema)
+
+    seen: Counter[str] = Counter()
+    for source, schema, grammar in compiled(rng, 1000, random_schema, bounds):
+        if isinstance(grammar, SchemaError):
+            assert grammar.keyword in ("minimum", "multipleOf", "anyOf", "pattern"), schema
             seen["refused"] += 1
             continue
         text = random_walk(grammar.automaton, source, patience=source.choice([0, 40]))
@@ -51,16 +66,12 @@ def test_1000_random_schemas_give_only_valid_values(rng: np.random.Generator) ->
 
 
 def test_conditions_and_patterns_of_names_give_only_valid_values(rng: np.random.Generator) -> None:
-    vocabulary = byte_vocabulary()
-    seed = int(rng.integers(2**32))
+    def small(source: random.Random) -> Bounds:
+        return Bounds(string=20, properties=3, key=6, items=3, depth=2, open_objects=source.random() < 0.5)
+
     seen: Counter[str] = Counter()
-    for number in range(120):
-        source = random.Random(f"{seed}/{number}")
-        schema = conditional_schema(source)
-        small = Bounds(string=20, properties=3, key=6, items=3, depth=2, open_objects=source.random() < 0.5)
-        try:
-            grammar = compile_schema(schema, vocabulary, bounds=small)
-        except SchemaError:
+    for source, schema, grammar in compiled(rng, 120, conditional_schema, small):
+        if isinstance(grammar, SchemaError):
             seen["refused"] += 1
             continue
         for _ in range(4):
@@ -74,19 +85,14 @@ def test_conditions_and_patterns_of_names_give_only_valid_values(rng: np.random.
 def test_of_alternatives_that_exclude_each_other_none_is_given_a_value_of_another(
     rng: np.random.Generator,
 ) -> None:
-    vocabulary = byte_vocabulary()
-    seed = int(rng.integers(2**32))
+    def small(source: random.Random) -> Bounds:
+        recursion = source.choice([1, 3])
+        return Bounds(string=2, properties=1, key=1, items=2, digits=1, depth=2, recursion=recursion)
+
     seen: Counter[str] = Counter()
-    for number in range(160):
-        source = random.Random(f"{seed}/{number}")
-        schema = overlapping_schema(source)
-        small = Bounds(
-            string=2, properties=1, key=1, items=2, digits=1, depth=2, recursion=source.choice([1, 3])
-        )
-        try:
-            grammar = compile_schema(schema, vocabulary, bounds=small)
-        except SchemaError as problem:
-            seen[problem.keyword] += 1
+    for source, schema, grammar in compiled(rng, 160, overlapping_schema, small):
+        if isinstance(grammar, SchemaError):
+            seen[grammar.keyword] += 1
             continue
         judge = jsonschema.Draft202012Validator(schema)
         for _ in range(6):
@@ -115,15 +121,9 @@ def test_numbers_stay_inside_their_bounds_when_read_as_doubles(rng: np.random.Ge
 
 def test_random_bytes_are_accepted_only_as_valid_json(rng: np.random.Generator) -> None:
     """Mutated valid texts: what is still accepted must still be a valid value."""
-    vocabulary = byte_vocabulary()
-    seed = int(rng.integers(2**32))
     accepted = 0
-    for number in range(200):
-        source = random.Random(f"{seed}/{number}")
-        schema = random_schema(source)
-        try:
-            grammar = compile_schema(schema, vocabulary, bounds=Bounds(string=60))
-        except SchemaError:
+    for source, schema, grammar in compiled(rng, 200, random_schema, lambda source: Bounds(string=60)):
+        if isinstance(grammar, SchemaError):
             continue
         text = bytearray(random_walk(grammar.automaton, source, patience=20))
         for _ in range(20):

@@ -124,10 +124,10 @@ class NativeKV(NeverParked):
 class NativeBackend(InHostMemory):
     """A model in the CPU program. dtype "auto" is float16; int8 has one FP16 scale for 32 weights of a row.
 
-    cache: the type of keys and values, "auto" is float16 beside INT8 weights. threads: 0 for the cores the
-    process may use, as far as the model has work for them. program: one of
-    library.PROGRAMS, "" for the best this processor runs. Raises ConfigError when tensors do not fit the spec
-    or overflow the type, InputError for an option it cannot serve or where the program was not built.
+    cache: the type of keys and values, "auto" is float16 beside INT8 weights, else float32. threads: 0 for
+    the cores the process may use, as far as the model has work for them. program: one of library.PROGRAMS, ""
+    for the best this processor runs. Raises ConfigError when tensors do not fit the spec or overflow the
+    type, InputError for an option it cannot serve or where the program was not built.
     """
 
     prefill_chunk = HOST_PREFILL_CHUNK
