@@ -7,6 +7,7 @@ BRANCH (another continuation of what the document began with).
 
 from __future__ import annotations
 
+import copy
 import gzip
 import multiprocessing
 import random
@@ -48,9 +49,15 @@ class Packer:
         self.config = config
         self.renderer = Renderer(Tokenizer.from_file(str(config.folder / "tokenizer.json")))
         self.writer = Writer(Pools(config.folder / "pools.json.gz"), config.split)
-        self.prose: Ids = (
-            np.load(config.folder / "prose.npy", mmap_mode="r") if config.prose else np.zeros(0, np.uint16)
-        )
+        self.prose = _prose(config)
+
+    def like(self, config: DataConfig) -> Packer:
+        """Of another seed, size or share of prose, without reading the sources again."""
+        if (config.folder, config.split) != (self.config.folder, self.config.split):
+            raise ValueError(f"{config} has another folder or split than {self.config}: make a new Packer")
+        out = copy.copy(self)
+        out.config, out.prose = config, _prose(config)
+        return out
 
     def shard(self, index: int) -> Ids:
         c = self.config
@@ -93,6 +100,13 @@ class Packer:
             )
             if len(ids):
                 return ids
+
+
+def _prose(config: DataConfig) -> Ids:
+    if not config.prose:
+        return np.zeros(0, np.uint16)
+    out: Ids = np.load(config.folder / "prose.npy", mmap_mode="r")
+    return out
 
 
 def shortened(ids: Ids, room: int) -> Ids:

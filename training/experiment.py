@@ -1,25 +1,28 @@
 """What the delay costs: one small model trained as every kind of tensor parallelism, equal tokens, several
 seeds.
 
-    python -m training.experiment rows --data build/nano --out build/dtp
     python -m training.experiment run --data build/nano --out build/dtp [--part 0/2] [--finish-at …]
     python -m training.experiment report --out build/dtp --docs docs/dtp.md
 
-`rows` makes the tokens of each seed with all cores and keeps them in --out (`run` would, too). `run` trains
-each variant on each seed's and appends one line a run to out/dtp_loss.jsonl; what is there already is
-skipped, so an interrupted experiment goes on. --part k/n makes every n-th run, for one GPU of n.
---finish-at (an epoch second): no run starts that would not end by then. `report` makes the table (mean, sd
-over seeds) and the plot. The seed decides weights and data; every variant of a seed sees the same tokens in
-the same order.
+`run` makes the tokens of all seeds with all cores while the first variant compiles, and keeps them in --out
+(`rows` does only that); trains each variant on each seed's and appends one line a run to out/dtp_loss.jsonl;
+what is there already is skipped, so an interrupted experiment goes on. --part k/n makes every n-th run, for
+one GPU of n; the parts share the tokens. --finish-at (an epoch second): no run starts that would not end by
+then. `report` makes the table (mean, sd over seeds; differences seed by seed) and the plot. The seed decides
+weights and data; every variant of a seed sees the same tokens in the same order.
 """
 
 from __future__ import annotations
 
 import argparse
+import fcntl
 import json
+import multiprocessing
 import os
 import statistics
 import time
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,7 +31,8 @@ import numpy as np
 import torch
 
 from kogagent.spec import ModelSpec
-from training.data import DataConfig, Ids, shards
+from training.data import DataConfig, Ids, Packer
+from training.render import ID_MASK
 from training.train import NANO, TINY, to_device
 from training.trainer import Team, TrainConfig, Trainer, schedule
 
@@ -60,25 +64,75 @@ VARIANTS = (
 METRICS = ("prose_loss", "call_loss")
 
 
-def written(path: Path, data: DataConfig, rows: int, workers: int) -> Ids:
-    """The first `rows` rows of the data, made once by all cores and kept: every variant reads the same."""
-    if not path.exists():
-        data = replace(data, rows=min(data.rows, rows))
-        made = shards(data, workers, range(-(-rows // data.rows)))
-        part = path.with_suffix(f".{os.getpid()}.npy")
-        np.save(part, np.concatenate(list(made))[:rows])
-        part.rename(path)
-    out: Ids = np.load(path, mmap_mode="r")
-    return out
+@dataclass(frozen=True)
+class Part:
+    """The first `rows` rows of some data, in a file."""
+
+    path: Path
+    data: DataConfig
+    rows: int
+
+    def numbers(self) -> range:
+        return range(-(-self.rows // self.data.rows))
+
+    def read(self) -> Ids:
+        out: Ids = np.load(self.path, mmap_mode="r")
+        return out
 
 
-def held_out(folder: Path, data: DataConfig, rows: int, workers: int) -> dict[str, Ids]:
-    """Prose and conversations that no run trains on: the test split's prose, other seeds' conversations."""
+def parts(args: argparse.Namespace, data: DataConfig) -> dict[str, Part]:
+    """The rows of each seed, and those that no run trains on: the test split's prose, another seed's
+    conversations."""
+
+    def part(name: str, data: DataConfig, rows: int) -> Part:
+        return Part(args.out / f"{name}.npy", replace(data, rows=min(data.rows, rows)), rows)
+
     other = replace(data, seed=7_000_000)
+    rows = args.steps * args.batch
     return {
-        "prose": written(folder / "prose.npy", replace(other, split="test", prose=1.0), rows, workers),
-        "calls": written(folder / "calls.npy", replace(other, prose=0.0), rows, workers),
+        **{str(s): part(f"rows-{s}-{args.steps}", replace(data, seed=s), rows) for s in args.seeds},
+        "prose": part("prose", replace(other, split="test", prose=1.0), args.eval_rows),
+        "calls": part("calls", replace(other, prose=0.0), args.eval_rows),
     }
+
+
+_packers: dict[DataConfig, Packer] = {}  # made before the fork: its processes share their pages
+
+
+def _shard(config: DataConfig, number: int) -> Ids:
+    return _packers[config].shard(number)
+
+
+def write(wanted: Sequence[Part], workers: int) -> None:
+    """Make the files that are not there, once by all cores. Whoever comes second waits and finds them."""
+    with (wanted[0].path.parent / "rows.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        missing = [p for p in wanted if not p.path.exists()]
+        for data in (p.data for p in missing if p.data not in _packers):
+            like = next(
+                (p for d, p in _packers.items() if (d.folder, d.split) == (data.folder, data.split)), None
+            )
+            _packers[data] = like.like(data) if like else Packer(data)
+        tasks = [(p.data, i) for p in missing for i in p.numbers()]
+        if workers:
+            os.nice(10)  # what compiles meanwhile goes first
+            context = multiprocessing.get_context("fork")
+            with ProcessPoolExecutor(workers, context) as pool:
+                made = list(pool.map(_shard, *zip(*tasks, strict=True))) if tasks else []
+        else:
+            made = [_shard(*task) for task in tasks]
+        for p in missing:
+            own, made = made[: len(p.numbers())], made[len(p.numbers()) :]
+            half = p.path.with_suffix(".part.npy")
+            np.save(half, np.concatenate(own)[: p.rows])
+            half.rename(p.path)
+
+
+def warm_up(variant: Variant, base: ModelSpec, config: TrainConfig, device: str) -> None:
+    """Compile what all variants share, on ids that mean nothing."""
+    ids = np.random.default_rng(0).integers(0, base.vocab_size, (config.batch, base.context + 1))
+    batch = to_device((ids & ID_MASK).astype(np.uint16), device)
+    Trainer(variant.spec(base), config, device, Team()).step(batch, 0.0).item()
 
 
 def train_variant(
@@ -95,9 +149,13 @@ def train_variant(
     trainer = Trainer(variant.spec(base), config, device, Team())
     steps = len(rows) // config.batch
     began = time.perf_counter()
+    first = 0.0
     for step in range(steps):
         batch = rows[step * config.batch : (step + 1) * config.batch]
-        trainer.step(to_device(batch, device), schedule(config, step / steps))
+        loss = trainer.step(to_device(batch, device), schedule(config, step / steps))
+        if not step:
+            loss.item()
+            first = time.perf_counter() - began
     losses = {name: trainer.evaluate(part) for name, part in held.items()}
     return {
         "bench": "dtp_loss",
@@ -108,14 +166,14 @@ def train_variant(
         "tokens": steps * config.batch * base.context,
         "parameters": trainer.spec.parameters,
         "seconds": round(time.perf_counter() - began, 1),
+        "first_step_seconds": round(first, 1),
         "device": torch.cuda.get_device_name() if device == "cuda" else "cpu",
     }
 
 
 def run(args: argparse.Namespace) -> None:
+    opened = time.time()
     torch.set_float32_matmul_precision("high")
-    # every variant adds other outputs with other factors: each such step is a graph of its own
-    torch._dynamo.config.recompile_limit = torch._dynamo.config.accumulated_recompile_limit = 1000
     base = replace(TINY, delay=0, windows=(), n_layers=6) if args.tiny else BASE
     data = DataConfig(args.data, length=base.context, rows=64, prose=0.5)
     args.out.mkdir(parents=True, exist_ok=True)
@@ -123,62 +181,87 @@ def run(args: argparse.Namespace) -> None:
     lines = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
     tokens = args.steps * args.batch * data.length
     done = {(r["variant"], r["seed"]) for r in lines if r["tokens"] == tokens}
-    part, parts = (int(x) for x in args.part.split("/"))
-    rows = {  # before the device is touched: the data processes are forked
-        seed: written(
-            args.out / f"rows-{seed}-{args.steps}.npy",
-            replace(data, seed=seed),
-            args.steps * args.batch,
-            args.workers,
-        )
-        for seed in args.seeds
-    }
-    held = held_out(args.out, data, args.eval_rows, args.workers)
+    chosen = [v for v in VARIANTS if not args.only or v.name in args.only]
+    part, of = (int(x) for x in args.part.split("/"))
+    wanted = [(s, v) for s in args.seeds for v in chosen][part::of]
+    pieces = parts(args, data)
+    everything = list(pieces.values())
+    if args.what == "rows" or not args.workers:
+        write(everything, args.workers)
+        maker = None
+    else:  # forked before the device is touched, and at work while it compiles
+        maker = multiprocessing.get_context("fork").Process(target=write, args=(everything, args.workers))
+        maker.start()
     if args.what == "rows":
         return
     device = "cuda" if torch.cuda.is_available() else "cpu"
+    if device == "cuda":
+        from torch._dynamo import config as dynamo
+
+        # every variant adds other outputs with other factors: each such step is a graph of its own
+        dynamo.recompile_limit = dynamo.accumulated_recompile_limit = 1000
+    if maker:
+        warm_up(wanted[0][1], base, settings(args.batch, 0), device)
+        note(opened, event="compiled")
+        maker.join()
+        if maker.exitcode:
+            raise SystemExit("the rows could not be made: see the error above")
+        note(opened, event="rows")
+    held = {name: pieces[name].read() for name in ("prose", "calls")}
     slowest = 0.0
-    chosen = [v for v in VARIANTS if not args.only or v.name in args.only]
-    for seed, variant in [(s, v) for s in args.seeds for v in chosen][part::parts]:
+    for seed, variant in wanted:
         if args.finish_at and time.time() + slowest > args.finish_at:
             return
         if (variant.name, seed) in done:
             continue
         began = time.time()
-        # the prose wants all its tokens counted alike; half the tokens are prose
-        config = TrainConfig(batch=args.batch, seed=seed, prompt_weight=1.0, cooldown=0.5)
-        result = train_variant(variant, base, config, rows[seed], held, device)
+        config = settings(args.batch, seed)
+        result = train_variant(variant, base, config, pieces[str(seed)].read(), held, device)
         slowest = max(slowest, time.time() - began)
         with log.open("a") as file:
             file.write(json.dumps(result) + "\n")
-        print(json.dumps(result), flush=True)
+        note(opened, **result)
+
+
+def note(opened: float, **values: Any) -> None:
+    print(json.dumps({**values, "at": round(time.time() - opened, 1)}), flush=True)
+
+
+def settings(batch: int, seed: int) -> TrainConfig:
+    """The prose wants all its tokens counted alike; half the tokens are prose."""
+    return TrainConfig(batch=batch, seed=seed, prompt_weight=1.0, cooldown=0.5)
 
 
 # ── report ───────────────────────────────────────────────────────────────────────────────────
 
 
 def table(lines: list[dict[str, Any]]) -> str:
-    """Markdown: one row a variant, in order, each loss as mean ± sd and its difference from tp."""
+    """Markdown: one row a variant, in order; each loss as mean ± sd over seeds, and its difference from tp's
+    of the same seed (same first weights, same tokens), which the seeds' own differences do not blur."""
     rows = [
         "| variant | what | seeds | tokens | prose loss | against tp | call loss | against tp |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    means: dict[str, dict[str, float]] = {}
+    base = {r["seed"]: r for r in lines if r["variant"] == "tp"}
     for variant in VARIANTS:
         own = [r for r in lines if r["variant"] == variant.name]
         if not own:
             continue
         cells = [f"| {variant.name} | {variant.said} | {len(own)} | {own[0]['tokens'] / 1e6:.1f}M"]
-        means[variant.name] = {}
         for metric in METRICS:
-            values = [r[metric] for r in own]
-            mean = statistics.mean(values)
-            means[variant.name][metric] = mean
-            spread = f" ± {statistics.stdev(values):.4f}" if len(values) > 1 else ""
-            base = means.get("tp", {}).get(metric)
-            cells.append(f"{mean:.4f}{spread} | {'' if base is None else f'{mean - base:+.4f}'}")
+            differences = [r[metric] - base[r["seed"]][metric] for r in own if r["seed"] in base]
+            cells.append(spread([r[metric] for r in own], ""))
+            cells.append("" if variant.name == "tp" else spread(differences, "+"))
         rows.append(" | ".join(cells) + " |")
     return "\n".join(rows)
+
+
+def spread(values: list[float], sign: str) -> str:
+    """Mean ± sd."""
+    if not values:
+        return ""
+    deviation = f" ± {statistics.stdev(values):.4f}" if len(values) > 1 else ""
+    return f"{statistics.mean(values):{sign}.4f}{deviation}"
 
 
 def plot(lines: list[dict[str, Any]], path: Path) -> None:
@@ -209,6 +292,8 @@ BEGIN, END = "<!-- losses: written by training.experiment report -->", "<!-- end
 
 def report(args: argparse.Namespace) -> None:
     lines = [json.loads(line) for line in (args.out / "dtp_loss.jsonl").read_text().splitlines()]
+    if len(lengths := {r["tokens"] for r in lines}) > 1:
+        raise SystemExit(f"runs of {sorted(lengths)} tokens: keep those of one length in dtp_loss.jsonl")
     text = table(lines)
     print(text)
     plot(lines, args.out / "dtp_loss.png")
