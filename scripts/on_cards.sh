@@ -46,16 +46,16 @@ halves() {
 }
 
 verify() {
-    export KOGAGENT_GPU_SECONDS=330
-    step 370 "${pytest[@]}" tests/gpu
-    step 205 scripts/sanitize_gpu.sh "$python"
+    export KOGAGENT_GPU_SECONDS=150
+    step 170 "${pytest[@]}" tests/gpu
+    step 400 scripts/sanitize_gpu.sh "$python"
 }
 decode() {
-    step 130 "$python" -m benchmarks.decode_cuda --gaps 20000 --peers torch.compile --peer-seconds 60
+    step 300 "$python" -m benchmarks.decode_cuda --gaps 20000 --peers torch.compile --peer-seconds 190
     step 25 "$python" -m benchmarks.phases
-    step 60 "$python" -m benchmarks.grammar_cuda --tokenizer kogagent/models/laneformer-nano --repeats 9
+    step 40 "$python" -m benchmarks.grammar_cuda --tokenizer kogagent/models/laneformer-nano --repeats 9
     step 90 "$python" -m benchmarks.prefill
-    step 270 "$python" -m benchmarks.lanes --part cards alone link --seconds 265
+    step 120 "$python" -m benchmarks.lanes --part cards alone link --seconds 115
 }
 over_two() {
     step 90 "${pytest[@]}" tests/gpu/test_gpu_lanes.py

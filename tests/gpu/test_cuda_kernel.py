@@ -113,6 +113,7 @@ def test_every_position_gives_the_equations_logits(spec: ModelSpec, rng: np.rand
     ids = rng.integers(0, spec.vocab_size, 24).tolist()
     want = ReferenceBackend(spec, tensors).forward(ids).numpy().astype(np.float64)
     kernel, kv = make_kernel(spec, tensors), poisoned_cache(spec)
+    assert kernel.stream_only(2) > 0  # before any segment: it needs none
     divergence = 0.0
     for i, token in enumerate(ids):
         (chosen,) = run(kernel, Segment([token], i), kv, logits=True)

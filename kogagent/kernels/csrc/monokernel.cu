@@ -707,17 +707,20 @@ __device__ void run_block(char* sm) {
         }
         barrier_init(&misc.asked, 1);
         barrier_init(&misc.judged, JUDGES);
-        misc.pending = W > 0 ? relay.pending : 1;
-        misc.position = relay.position;
-        misc.passes = relay.passes;
-        misc.emitted = relay.emitted;
-        misc.token = relay.token;
-        misc.run = relay.run;
-        misc.grammar.state = relay.state;
-        misc.grammar.top = relay.top;
-        for (int i = 0; i <= relay.top; i++) {
-            misc.grammar.site[i] = relay.site[i];
-            misc.grammar.count[i] = relay.count[i];
+        misc.pending = 1;
+        if constexpr (W > 0) {  // the stream alone belongs to no segment: what the relay holds means nothing to it
+            misc.pending = relay.pending;
+            misc.position = relay.position;
+            misc.passes = relay.passes;
+            misc.emitted = relay.emitted;
+            misc.token = relay.token;
+            misc.run = relay.run;
+            misc.grammar.state = relay.state;
+            misc.grammar.top = relay.top;
+            for (int i = 0; i <= relay.top; i++) {
+                misc.grammar.site[i] = relay.site[i];
+                misc.grammar.count[i] = relay.count[i];
+            }
         }
         ring_init(ring);
         if constexpr (SLACK) start_slack();
