@@ -3,12 +3,12 @@
     python -m benchmarks.grammar_cuda --tokenizer DIRECTORY [--shape NAME] [--repeats N] [--dry]
 
 The model has the shape's sizes and random weights; the tokenizer is a real one of at most its vocabulary,
-since forced runs are the tokenizer's. "sampled": tokens a second, after the first, of a segment in which every
-token is drawn inside one long string, beside the same segment without a grammar, drawn in turns with it. "call":
-milliseconds from engine.stream() over a short prompt to the parsed Hermes call of about 200 tokens, 7 of 10
-of them forced: "known" with a grammar whose runs the device has met, "new" with one it has never seen,
-compiled beforehand; "waits": how often the kernel of such a call had to wait for the host's answer. The peer
-is what as many tokens take when each is sampled without a grammar.
+since forced runs are the tokenizer's. "sampled": tokens a second, after the first, of a segment in which
+every token is drawn inside one long string, beside the same segment without a grammar, drawn in turns with
+it. "call": milliseconds from engine.stream() over a short prompt to the parsed Hermes call of about 200
+tokens, 7 of 10 of them forced: "known" with a grammar whose runs the device has met, "new" with one it has
+never seen, compiled beforehand; "waits": how often the kernel of such a call had to wait for the host's
+answer. The peer is what as many tokens take when each is sampled without a grammar.
 """
 
 from __future__ import annotations
