@@ -11,9 +11,12 @@ import copy
 import gzip
 import multiprocessing
 import random
+import sys
+import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from queue import Empty
 from typing import Any
 
 import numpy as np
@@ -120,20 +123,24 @@ def shortened(ids: Ids, room: int) -> Ids:
 
 PROSE_HELD_OUT = 0.02  # the end of the prose belongs to the test split
 AHEAD = 3  # shards a worker may have waiting
+FAILURES = 20  # shards that may be lost to an error in the generator before a run gives up
 
 
 def _work(config: DataConfig, numbers: range, out: Any) -> None:
     packer = Packer(config)
     for i in numbers:
-        out.put(packer.shard(i))
+        try:
+            out.put(packer.shard(i))
+        except Exception:
+            out.put(f"shard {i} of seed {config.seed} could not be made:\n{traceback.format_exc()}")
 
 
 def shards(config: DataConfig, workers: int, numbers: range) -> Iterator[Ids]:
-    """The shards of these numbers in order. Worker w of n makes every n-th ahead of use; 0 workers: here."""
+    """The shards of these numbers in order. Worker w of n makes every n-th ahead of use, from this call on; 0
+    workers: here. Closing the iterator ends them."""
     if workers == 0:
         packer = Packer(config)
-        yield from (packer.shard(i) for i in numbers)
-        return
+        return (packer.shard(i) for i in numbers)
     # forked before the device is touched: nothing is imported twice
     context = multiprocessing.get_context("fork")
     queues = [context.Queue(AHEAD) for _ in range(workers)]
@@ -143,12 +150,37 @@ def shards(config: DataConfig, workers: int, numbers: range) -> Iterator[Ids]:
     ]
     for process in team:
         process.start()
+    return _drained(queues, team, len(numbers))
+
+
+def _drained(queues: list[Any], team: list[Any], count: int) -> Iterator[Ids]:
+    failures = 0
     try:
-        for i in range(len(numbers)):
-            yield queues[i % workers].get()
+        for i in range(count):
+            made = _next(queues[i % len(team)], team[i % len(team)])
+            if not isinstance(made, str):
+                yield made
+                continue
+            # a rare conversation that the generator cannot write costs a shard, not the run on the device
+            failures += 1
+            print(made, file=sys.stderr, flush=True)
+            if failures > FAILURES:
+                raise RuntimeError(f"{failures} shards could not be made, see above: mend the generator")
     finally:
         for process in team:
             process.kill()
+
+
+def _next(queue: Any, process: Any) -> Ids | str:
+    while True:
+        try:
+            made: Ids | str = queue.get(timeout=5)
+            return made
+        except Empty:
+            if not process.is_alive():
+                raise RuntimeError(
+                    f"a data process ended with {process.exitcode}: see its error above"
+                ) from None
 
 
 def prose_ids(prose: Path, tokenizer: Any) -> Ids:

@@ -32,7 +32,6 @@ import torch
 
 from kogagent.spec import ModelSpec
 from training.data import DataConfig, Ids, Packer
-from training.render import ID_MASK
 from training.train import NANO, TINY, to_device
 from training.trainer import Team, TrainConfig, Trainer, schedule
 
@@ -128,13 +127,6 @@ def write(wanted: Sequence[Part], workers: int) -> None:
             half.rename(p.path)
 
 
-def warm_up(variant: Variant, base: ModelSpec, config: TrainConfig, device: str) -> None:
-    """Compile what all variants share, on ids that mean nothing."""
-    ids = np.random.default_rng(0).integers(0, base.vocab_size, (config.batch, base.context + 1))
-    batch = to_device((ids & ID_MASK).astype(np.uint16), device)
-    Trainer(variant.spec(base), config, device, Team()).step(batch, 0.0).item()
-
-
 def train_variant(
     variant: Variant,
     base: ModelSpec,
@@ -201,7 +193,7 @@ def run(args: argparse.Namespace) -> None:
         # every variant adds other outputs with other factors: each such step is a graph of its own
         dynamo.recompile_limit = dynamo.accumulated_recompile_limit = 1000
     if maker:
-        warm_up(wanted[0][1], base, settings(args.batch, 0), device)
+        Trainer(wanted[0][1].spec(base), settings(args.batch, 0), device, Team()).warm_up()
         note(opened, event="compiled")
         maker.join()
         if maker.exitcode:

@@ -6,7 +6,7 @@ lines.
     torchrun --nproc-per-node 2 -m training.train …                            # on two GPUs
 
 The learning rate warms up, stays, and falls to zero over the last part; progress is elapsed time over
---seconds or step over --steps. --resume keeps the whole state in --out and goes on from it. --start takes up
+--seconds or step over --steps. --resume keeps the whole state in --out and goes on from it. --weights takes up
 only the weights of an exported checkpoint, and --span 0.5 1 runs that part of the schedule: a run that must
 move to another machine is two runs with two seeds. The weights are exported as FP16 shards at every
 evaluation.
@@ -109,13 +109,18 @@ def validation(data: DataConfig, rows: int, split: Split) -> Ids:
 
 
 def batches(data: DataConfig, workers: int, size: int, team: Team, step: int = 0) -> Iterator[Ids]:
-    """The batches of this process from a step on."""
+    """The batches of this process from a step on. The data processes start with the call."""
     in_shard = data.rows // size
     first = team.rank + step // in_shard * team.size
-    for shard in shards(data, workers, range(first, 1_000_000, team.size)):
-        for i in range(step % in_shard, in_shard):
-            yield shard[i * size : (i + 1) * size]
-        step = 0
+    source = shards(data, workers, range(first, 1_000_000, team.size))
+
+    def cut(step: int) -> Iterator[Ids]:
+        for shard in source:
+            for i in range(step % in_shard, in_shard):
+                yield shard[i * size : (i + 1) * size]
+            step = 0
+
+    return cut(step)
 
 
 def run(
@@ -129,7 +134,6 @@ def run(
     state = out / "state.pt"
     saved = torch.load(state, map_location="cpu") if how.resume and state.exists() else None
     source = batches(data, how.workers, config.batch, team, saved["step"] if saved else 0)
-    batch = next(source)
     pool: Executor = (
         ProcessPoolExecutor(len(SPLITS), multiprocessing.get_context("fork"))
         if how.workers
@@ -143,6 +147,9 @@ def run(
     torch.manual_seed(config.seed)
     torch.set_float32_matmul_precision("high")
     trainer = Trainer(spec, config, device, team, how.eager)
+    if device == "cuda":  # outside the clock, beside the first shards
+        trainer.warm_up()
+        log.note(event="compiled", memory=torch.cuda.max_memory_allocated())
     if how.start is not None:
         trainer.begin_with(how.start)
     if saved:
@@ -160,12 +167,7 @@ def run(
         torch=torch.__version__,
         batch_tokens=config.batch * data.length * team.size,
     )
-    if device == "cuda":  # compile outside the clock: one step that changes no weight
-        trainer.step(to_device(batch, device), 0.0)
-        trainer.step_number -= 1
-        torch.cuda.synchronize()
-        log.note(event="compiled", memory=torch.cuda.max_memory_allocated())
-    finished = _loop(trainer, source, batch, held, out, how, log)
+    finished = _loop(trainer, source, next(source), held, out, how, log)
     final: dict[str, Any] = {}
     if team.rank == 0:
         export(trainer, out / "checkpoint", torch.float16)
@@ -273,7 +275,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int)
     parser.add_argument("--finish-at", type=float, help="epoch second at which the schedule ends")
     parser.add_argument("--span", type=float, nargs=2, default=(0.0, 1.0), metavar=("FROM", "TO"))
-    parser.add_argument("--start", type=Path, help="a checkpoint to take the first weights from")
+    parser.add_argument("--weights", type=Path, help="a checkpoint to take the first weights from")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--batch", type=int, default=TrainConfig.batch, help="rows a step and GPU")
     parser.add_argument("--lr", type=float, default=TrainConfig.lr)
@@ -298,7 +300,7 @@ def main() -> None:
         steps=args.steps,
         finish_at=args.finish_at,
         span=tuple(args.span),
-        start=args.start,
+        start=args.weights,
         workers=args.workers,
         eval_rows=args.eval_rows,
         eval_every=args.eval_every,

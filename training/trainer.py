@@ -132,6 +132,17 @@ class Trainer:
             self._reaches = reaches(spec.windows, spec.context, device)
             self._make: Any = torch.compile(create_block_mask, dynamic=False)
 
+    def warm_up(self) -> None:
+        """Compile, by one step on ids that mean nothing, whose trace is wiped. To be called before weights or
+        state are taken up from elsewhere."""
+        ids = np.random.default_rng(0).integers(
+            0, self.spec.vocab_size, (self.config.batch, self.spec.context + 1)
+        )
+        self.step(torch.from_numpy(ids).int().to(self.device), 0.0).item()
+        self.muon.state.clear()
+        self.adam.state.clear()
+        self.step_number = 0
+
     def losses(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """LaneModel.loss of a batch."""
         layout = Layout.of(batch.ids, batch.starts, END_OF_TEXT)

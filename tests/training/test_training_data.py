@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import jsonschema
 import numpy as np
 import pytest
 
-from training.data import DataConfig, Packer, shards
+from training.data import DataConfig, Ids, Packer, shards
 from training.dialogues import Conversation, Message, Writer
 from training.engine_types import engine_messages, tool_specs
 from training.kinds import Pools, Split, held_out
@@ -163,3 +164,21 @@ def _renderer(folder: Path) -> Renderer:
     from tokenizers import Tokenizer
 
     return Renderer(Tokenizer.from_file(str(folder / "tokenizer.json")))
+
+
+def test_a_shard_that_cannot_be_made_is_told_and_left_out(
+    data_folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    real = Packer.shard
+
+    def shard(self: Packer, index: int) -> Ids:
+        if index % 2 or self.config.seed == 9:
+            raise KeyError(f"no word for {index}")
+        return real(self, index)
+
+    monkeypatch.setattr(Packer, "shard", shard)  # forked processes inherit it
+    config_ = DataConfig(data_folder, seed=8, length=512, rows=6, branches=2)
+    assert len(list(shards(config_, 2, range(4)))) == 2
+    assert "no word for 3" in capfd.readouterr().err
+    with pytest.raises(RuntimeError, match="mend the generator"):
+        list(shards(replace(config_, seed=9), 1, range(100)))
