@@ -6,9 +6,9 @@ lines.
     torchrun --nproc-per-node 2 -m training.train …                            # on two GPUs
 
 The learning rate warms up, stays, and falls to zero over the last part; progress is elapsed time over
---seconds or step over --steps. --resume keeps the whole state in --out and goes on from it. --weights takes up
-only the weights of an exported checkpoint, and --span 0.5 1 runs that part of the schedule: a run that must
-move to another machine is two runs with two seeds. The weights are exported as FP16 shards at every
+--seconds or step over --steps. --resume keeps the whole state in --out and goes on from it. --weights takes
+up only the weights of an exported checkpoint, and --span 0.5 1 runs that part of the schedule: a run that
+must move to another machine is two runs with two seeds. The weights are exported as FP16 shards at every
 evaluation.
 """
 
