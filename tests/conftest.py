@@ -11,6 +11,8 @@ from collections.abc import Callable
 # Before torch starts its threads: tiny matrices gain nothing from a second one, and threads that spin for
 # each other on a busy machine make the suite twenty times slower.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Nothing is kept in the cache folder of whoever runs the tests, or taken from it.
+os.environ["KOGAGENT_CACHE_BYTES"] = "0"
 
 import numpy as np
 import pytest

@@ -17,6 +17,7 @@ ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "spec": {"errors"},
     "sampling": {"errors"},
+    "disk_cache": {"errors"},  # files by name: what is in them is its users' matter
     "gguf_header": {"errors"},  # both the tokenizer and the weights of such a file are found by it
     "tokenizer": {"types", "errors", "spec", "gguf_header"},
     "chat": {"types", "errors", "spec", "tokenizer"},
@@ -26,9 +27,19 @@ ALLOWED: dict[str, set[str]] = {
     "toolkit": {"tools", "types", "errors"},
     # What watches runs knows what they tell, not how they go.
     "observe": {"loop.observers", "loop.notation", "loop.transcript", "types", "errors"},
-    "kernels": {"spec", "errors"},
-    "engine": {"spec", "errors", "sampling", "types.FinishReason", "gguf_header"},
-    "local": {"engine", "chat", "tokenizer", "loop.protocols", "types", "errors", "spec", "sampling"},
+    "kernels": {"spec", "errors", "disk_cache"},
+    "engine": {"spec", "errors", "sampling", "types.FinishReason", "gguf_header", "disk_cache"},
+    "local": {
+        "disk_cache",
+        "engine",
+        "chat",
+        "tokenizer",
+        "loop.protocols",
+        "types",
+        "errors",
+        "spec",
+        "sampling",
+    },
     # What MCP brings in is a tool like any other; the grammar itself says which schemas it can enforce.
     "mcp": {"tools", "types", "errors", "spec", "engine.grammar"},
     # An endpoint uses the engine as anybody does; of what is below it names sampling parameters alone.
@@ -44,8 +55,10 @@ EXTRA: dict[str, set[str]] = {
     "engine.backends.grammar_memory": {"kernels.monokernel"},
     "engine.backends.device_grammar": {"kernels.params"},  # packs a grammar into the kernel's structs
     "engine.backends.native": {"kernels.cpu"},  # likewise for the CPU program
+    "engine.backends.native_weights": {"kernels.cpu"},  # what it packs
     "engine.backends.native_grammar": {"kernels.cpu"},  # its walks
     "engine.backends.native_segment": {"kernels.cpu"},  # its segments
+    "engine.backends.prepared": {"kernels.cpu"},  # what its packed weights depend on
     "engine.backends": {"kernels.cpu.library", "kernels.cpu"},  # asks whether it was built; loads no torch
     "engine.formats.gguf_file": {"kernels.cpu"},  # the CPU program unpacks blocks ten times as fast as numpy
     "loop.handoff": {"tools"},  # a hand-off is a tool to the model

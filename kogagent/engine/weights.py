@@ -7,6 +7,7 @@ longer than reading a small model.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import mmap
@@ -69,6 +70,18 @@ def load_checkpoint(path: str | Path) -> Checkpoint:
     file = gguf_file.open_gguf(path)
     stored = {name: Stored(t.shape, t.read) for name, t in file.tensors.items()}
     return _load(path, file.layout, stored)
+
+
+def identity(path: str | Path) -> str:
+    """Names what `load_checkpoint` would read, without reading it: another text once a file is another, or
+    was written to. Raises ConfigError where there is no model."""
+    path = _model_file(Path(path)).resolve()
+    files = [path]
+    if path.is_dir():
+        named = [path / name for name in ("config.json", "generation_config.json", _INDEX)]
+        files = [*(file for file in named if file.is_file()), *sorted(path.glob("*.safetensors"))]
+    told = [(str(file), stat.st_size, stat.st_mtime_ns) for file in files for stat in (file.stat(),)]
+    return hashlib.sha256(repr(told).encode()).hexdigest()
 
 
 def read_spec(path: str | Path) -> ModelSpec:

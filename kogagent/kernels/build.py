@@ -6,13 +6,13 @@ Knows compilers and files; nothing of what the source computes.
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kogagent.disk_cache import cache_folder
 from kogagent.errors import DeviceError, InputError, MissingExtraError
 from kogagent.kernels.params import proof
 
@@ -66,7 +66,7 @@ def build(
 
     The cache key covers every file of csrc, the model's constants, the struct proof, the flags and the
     compiler's version; a build appears by one rename, so that processes may race. cache: a directory;
-    KOGAGENT_CACHE or ~/.cache/kogagent by default. Raises DeviceError with the compiler's log.
+    `cache_folder()` by default. Raises DeviceError with the compiler's log.
     """
     if capability < 80:
         raise InputError(
@@ -89,7 +89,7 @@ def build(
     digest = hashlib.sha256(
         repr((entry, source, sorted(headers.items()), flags, version)).encode()
     ).hexdigest()
-    folder = cache or Path(os.environ.get("KOGAGENT_CACHE", Path.home() / ".cache" / "kogagent"))
+    folder = cache_folder() if cache is None else cache
     target = folder / f"{Path(entry).stem}-{arch}-{digest[:24]}"
     if (target / "cubin").is_file():
         return Build(target / "cubin", (target / "log").read_text(encoding="utf-8"))

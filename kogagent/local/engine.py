@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 
 from kogagent.chat import Chat
+from kogagent.disk_cache import DiskCache
 from kogagent.engine.engine import EngineCore
 from kogagent.engine.kv import CacheUse
 from kogagent.engine.sampling import SamplingParams
@@ -44,6 +45,7 @@ class Engine:
         dtype: str = "auto",
         cache_bytes: int | None = None,
         host_cache_bytes: int | None = None,
+        disk_cache: DiskCache | bool = True,
     ) -> Engine:
         """Load a model: a known name, a checkpoint directory, or a .gguf file. Blocks until it is ready.
 
@@ -51,28 +53,29 @@ class Engine:
         model over those GPUs. dtype: "auto", or what that backend takes. cache_bytes: the memory that the
         caches of all conversations may take; those that wait make room, first into host_cache_bytes of the
         host's memory. By default most of what is free on a GPU and a quarter of this machine's, on a CPU
-        half. Raises InputError that lists the known names, ConfigError naming what is wrong with the files,
-        MissingExtraError for a package not installed.
+        half. disk_cache: whether the native backend keeps weights on disk as it has packed them, so that the
+        next load takes a tenth of the time (docs/cpu.md). Raises InputError that lists the known names,
+        ConfigError naming what is wrong with the files, MissingExtraError for a package not installed.
         """
-        from kogagent.engine.backends import open_backend, resolve
+        from kogagent.engine.backends import load_backend, resolve
 
         # Options first: a wrong one is found out before torch is imported and the files are read.
         path = find_model(name_or_path)
         resolve(device, dtype)
         from kogagent.engine.grammar.trie import trie_of
-        from kogagent.engine.weights import load_checkpoint
 
         tokenizer = Tokenizer.load(path)
-        checkpoint = load_checkpoint(path)
-        width, words = checkpoint.spec.vocab_size, len(tokenizer.vocabulary)
-        if words > width:
-            raise ConfigError(f"{path}: the tokenizer has {words} tokens, the model only {width}: no pair")
         trie_of(tokenizer.vocabulary)  # what every grammar walks; the first turn need not wait for it
+        disk = DiskCache() if disk_cache is True else disk_cache or None
         core = EngineCore(
-            lambda: open_backend(device, checkpoint, dtype),
+            lambda: load_backend(device, path, dtype, disk),
             cache_bytes=cache_bytes,
             host_cache_bytes=host_cache_bytes,
         )
+        width, words = core.spec.vocab_size, len(tokenizer.vocabulary)
+        if words > width:
+            core.close()
+            raise ConfigError(f"{path}: the tokenizer has {words} tokens, the model only {width}: no pair")
         return cls(core, tokenizer)
 
     @property

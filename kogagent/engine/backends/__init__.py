@@ -15,13 +15,16 @@ import ctypes
 import importlib
 import importlib.util
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from kogagent.disk_cache import DiskCache
 from kogagent.engine.backend import Backend
 from kogagent.errors import InputError, MissingExtraError
 from kogagent.kernels.cpu import library
 
 if TYPE_CHECKING:
+    from kogagent.engine.backends.native import Dtype
     from kogagent.engine.weights import Checkpoint
 
 BACKENDS: dict[str, tuple[str, str, tuple[str, ...]]] = {
@@ -92,6 +95,20 @@ def open_backend(device: str, checkpoint: Checkpoint, dtype: str = "auto") -> Ba
     if numbers := numbers_of(device)[1]:
         options["devices"] = numbers
     return make(checkpoint.spec, checkpoint.weights if name == "native" else checkpoint.tensors, **options)
+
+
+def load_backend(device: str, path: Path, dtype: str = "auto", disk: DiskCache | None = None) -> Backend:
+    """Load the checkpoint at a path into the backend of a device. Called on the thread that will own it.
+
+    disk: where the native backend finds its weights as it packed them, and keeps them; None for nowhere.
+    """
+    if disk is not None and disk.on and resolve(device, dtype) == "native":
+        from kogagent.engine.backends.prepared import open_prepared
+
+        return open_prepared(path, cast("Dtype", dtype), disk)
+    from kogagent.engine.weights import load_checkpoint
+
+    return open_backend(device, load_checkpoint(path), dtype)
 
 
 def _no_cuda() -> InputError | None:

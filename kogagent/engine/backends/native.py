@@ -29,12 +29,13 @@ from kogagent.engine.backends.host import (
 )
 from kogagent.engine.backends.native_grammar import NativeGrammar
 from kogagent.engine.backends.native_segment import NativeDecode
+from kogagent.engine.backends.native_weights import Loader, Packed
 from kogagent.engine.backends.pages import Pages
 from kogagent.engine.grammar.matcher import Matcher
 from kogagent.engine.lanes import LaneTable, lane_table
-from kogagent.engine.tensor import HostTensor, Weight, on_host, side_by_side
+from kogagent.engine.tensor import Weight
 from kogagent.engine.weights import check_tensors
-from kogagent.errors import ConfigError, DeviceError, EngineClosedError, InputError, SchemaError
+from kogagent.errors import DeviceError, EngineClosedError, InputError, SchemaError
 from kogagent.kernels.cpu import library
 from kogagent.spec import ModelSpec
 
@@ -126,8 +127,9 @@ class NativeBackend(InHostMemory):
 
     cache: the type of keys and values, "auto" is float16 beside INT8 weights, else float32. threads: 0 for
     the cores the process may use, as far as the model has work for them. program: one of library.PROGRAMS, ""
-    for the best this processor runs. Raises ConfigError when tensors do not fit the spec or overflow the
-    type, InputError for an option it cannot serve or where the program was not built.
+    for the best this processor runs. weights: of `spec.tensors()`, or what such a backend has packed, which
+    is copied. Raises ConfigError when they do not fit the spec or overflow the type, InputError for an option
+    it cannot serve or where the program was not built.
     """
 
     prefill_chunk = HOST_PREFILL_CHUNK
@@ -135,7 +137,7 @@ class NativeBackend(InHostMemory):
     def __init__(
         self,
         spec: ModelSpec,
-        tensors: Mapping[str, Weight],
+        weights: Mapping[str, Weight] | Packed,
         dtype: Dtype = "auto",
         *,
         cache: CacheDtype | Literal["auto"] = "auto",
@@ -151,16 +153,16 @@ class NativeBackend(InHostMemory):
             raise InputError(f"cache={cache!r} must be 'auto', 'float32' or 'float16'")
         if threads < 0:
             raise InputError(f"threads={threads}: must be at least 1, or 0 for as many as help")
-        check_tensors(spec, tensors)
+        if not isinstance(weights, Packed):
+            check_tensors(spec, weights)
         error = library.missing()
         if error is not None:
             raise error
         self._spec, self._kind, self._cache = spec, kind, cache
         self._threads = threads or _threads_for(spec)
         self._c = library.load()
-        self._embed: npt.NDArray[Any] | None = None
+        self._packed: Packed | None = None
         self._grammars: OrderedDict[str, NativeGrammar | None] = OrderedDict()
-        self._quantisation_error = 0.0
         self._model: int | None = self._open(lane_table(spec))
         try:
             if program and not self._c.kog_choose(self._model, program.encode()):
@@ -168,7 +170,9 @@ class NativeBackend(InHostMemory):
                     f"program={program!r}: this processor runs none of that name; "
                     f"there are {', '.join(map(repr, library.PROGRAMS))}"
                 )
-            self._load(tensors)
+            loader = Loader(self._c, self._handle(), spec, kind, self._threads)
+            self._packed = loader.fill(weights) if isinstance(weights, Packed) else loader.pack(weights)
+            self._quantisation_error = self._packed.error
         except BaseException:
             self.close()
             raise
@@ -195,6 +199,13 @@ class NativeBackend(InHostMemory):
     def quantisation_error(self) -> float:
         """The largest |weight - its int8 value|, relative to the largest weight of the row; else 0."""
         return self._quantisation_error
+
+    @property
+    def packed(self) -> Packed:
+        """The weights, to make the same backend of; in this one's memory, so only while it is open."""
+        if self._packed is None:
+            raise EngineClosedError("this backend is closed. Load the engine again.")
+        return self._packed
 
     def open_kv(self, capacity: int) -> NativeKV:
         self._handle()
@@ -229,7 +240,7 @@ class NativeBackend(InHostMemory):
     def close(self) -> None:
         if self._model is not None:
             self._c.kog_close(self._model)
-        self._model = self._embed = None
+        self._model = self._packed = None
         self._grammars.clear()
 
     def _grammar(self, matcher: TokenMatcher) -> NativeGrammar | None:
@@ -323,60 +334,6 @@ class NativeBackend(InHostMemory):
             )
         return model
 
-    def _load(self, tensors: Mapping[str, Weight]) -> None:
-        spec, c, model = self._spec, self._c, self._handle()
-        for i in range(spec.n_layers):
-            p = f"layers.{i}."
-
-            def parts(*names: str, p: str = p) -> list[HostTensor]:
-                return [on_host(tensors[p + name]) for name in names]
-
-            self._pack(f"{p}wq, wk or wv", i, library.QKV, side_by_side(parts("wq", "wk", "wv"), 1))
-            self._pack(f"{p}wo", i, library.OUT, *parts("wo"))
-            self._pack(f"{p}w1 or w3", i, library.GATE_UP, *parts("w1", "w3"))
-            self._pack(f"{p}w2", i, library.DOWN, *parts("w2"))
-            vectors = [*parts("attn_norm", "ffn_norm"), None, None, None]
-            if spec.qkv_bias:
-                vectors[2] = side_by_side(parts("bq", "bk", "bv"), 1)
-            if spec.qk_norm:
-                vectors[3:] = parts("q_norm", "k_norm")
-            kept = [None if v is None else _floats(v) for v in vectors]
-            c.kog_set_vectors(model, i, *(None if v is None else v.ctypes.data for v in kept))
-        norm = _floats(on_host(tensors["norm"]))
-        c.kog_set_norm(model, norm.ctypes.data)
-        name = "embed" if spec.tied_head else "head"
-        self._pack(name, library.HEAD, library.HEAD, on_host(tensors[name]))
-        if not spec.tied_head:
-            self._embed = self._table(on_host(tensors["embed"]))
-            c.kog_set_embedding(model, self._embed.ctypes.data)
-
-    def _pack(self, name: str, layer: int, matrix: int, *parts: HostTensor) -> None:
-        """One matrix, or gate and up; the program makes its own type of the tensors'."""
-        if len({part.kind for part in parts}) > 1:
-            parts = tuple(HostTensor("float32", part.float32()) for part in parts)
-        kept = [np.ascontiguousarray(part.data) for part in parts]
-        second = kept[1].ctypes.data if len(kept) > 1 else None
-        kind = library.TYPES[parts[0].kind]
-        error = self._c.kog_pack(self._handle(), layer, matrix, kind, kept[0].ctypes.data, second)
-        if math.isinf(error):
-            raise ConfigError(f"tensor {name!r} has weights beyond FP16's range. Load with dtype='float32'.")
-        self._quantisation_error = max(self._quantisation_error, error)
-
-    def _table(self, tensor: HostTensor) -> npt.NDArray[Any]:
-        """An embedding of its own, read in place: in the packed type, FP32 for INT8."""
-        kind = self._kind if self._kind in ("float16", "bfloat16") else "float32"
-        if kind == tensor.kind:
-            return np.ascontiguousarray(tensor.data)
-        floats = _floats(tensor)
-        if kind == "float32":
-            return floats
-        out = np.empty(floats.shape, np.uint16)
-        if math.isinf(
-            self._c.kog_narrow(library.TYPES[kind], floats.ctypes.data, floats.size, out.ctypes.data)
-        ):
-            raise ConfigError("tensor 'embed' has weights beyond FP16's range. Load with dtype='float32'.")
-        return out
-
 
 def own_kv(kv: KV) -> NativeKV:
     """The cache as this backend's own. Raises InputError for another's."""
@@ -388,10 +345,6 @@ def own_kv(kv: KV) -> NativeKV:
 def _threads_for(spec: ModelSpec) -> int:
     """Every usable core, but no thread for less work than its part in the barriers costs."""
     return max(1, min(library.usable_cores(), spec.streamed_bytes(2.0) // _BYTES_A_THREAD))
-
-
-def _floats(tensor: HostTensor) -> npt.NDArray[np.float32]:
-    return np.ascontiguousarray(tensor.float32())
 
 
 def _tiles(n: int) -> int:

@@ -92,6 +92,9 @@ _FUNCTIONS = {
     "kog_program": (ctypes.c_char_p, [_P]),
     "kog_choose": (ctypes.c_int, [_P, ctypes.c_char_p]),
     "kog_pack": (ctypes.c_float, [_P, _U32, _U32, _U32, _P, _P]),
+    "kog_stream_bytes": (ctypes.c_uint64, [_P, _U32]),
+    "kog_stream": (_P, [_P, _U32]),
+    "kog_fill": (None, [_P, ctypes.POINTER(_P)]),
     "kog_narrow": (ctypes.c_float, [_U32, _P, ctypes.c_uint64, _P]),
     "kog_dequantise": (ctypes.c_int, [_U32, _P, ctypes.c_uint64, _P, _U32]),
     "kog_set_embedding": (None, [_P, _P]),
@@ -154,6 +157,18 @@ def load() -> ctypes.CDLL:
         function = getattr(library, name)
         function.restype, function.argtypes = result, arguments
     return library
+
+
+def identity() -> str:
+    """Names the sources that the library was built from. Raises OSError."""
+    text = ctypes.c_char.in_dll(load(), "kog_sources")
+    return ctypes.string_at(ctypes.addressof(text)).decode()
+
+
+def best_program() -> str:
+    """Which of PROGRAMS this processor runs best. Raises OSError."""
+    name: bytes = load().kog_program(None)
+    return name.decode()
 
 
 def usable_cores() -> int:

@@ -113,6 +113,12 @@ float Model::pack(const Packed& m, uint32_t type, const void* first, const void*
   return *std::max_element(worst.begin(), worst.end());
 }
 
+void Model::fill(const void* const* packed) {
+  team.run([&](uint32_t w) {
+    team.each(w, [&](uint32_t t) { memcpy(arenas[t]->data(), packed[t], arenas[t]->used()); });
+  });
+}
+
 void Model::run(const Job& whole) {
   make_room(std::min(whole.rows, kChunk), whole);
   for (uint32_t at = 0; at < whole.rows; at += kChunk) {

@@ -62,6 +62,9 @@ class Model {
   explicit Model(const kog_shape& shape);
 
   float pack(const Packed& m, uint32_t type, const void* first, const void* second);
+  // All matrices as a model of the same shape has packed them: a stream each thread, copied by whom it belongs to.
+  void fill(const void* const* packed);
+  const Arena& stream(uint32_t t) const { return *arenas[t]; }
   // Runs all rows; afterwards `summary` holds for KOG_LAST.
   void run(const Job& whole);
   Summary summary() const;

@@ -29,7 +29,7 @@ kog_model* kog_open(const kog_shape* shape) {
 
 void kog_close(kog_model* model) { delete model; }
 
-const char* kog_program(const kog_model* model) { return model->k->name; }
+const char* kog_program(const kog_model* model) { return (model == nullptr ? kog::best_kernels() : model->k)->name; }
 
 int kog_choose(kog_model* model, const char* program) {
   const kog::Kernels* k = kog::named_kernels(program);
@@ -43,6 +43,12 @@ float kog_pack(kog_model* model, uint32_t layer, uint32_t matrix, uint32_t type,
   const kog::Packed& to = matrix == KOG_HEAD ? model->head : model->layers[layer].matrices[matrix];
   return model->pack(to, type, first, second);
 }
+
+uint64_t kog_stream_bytes(const kog_model* model, uint32_t thread) { return model->stream(thread).used(); }
+
+const void* kog_stream(const kog_model* model, uint32_t thread) { return model->stream(thread).data(); }
+
+void kog_fill(kog_model* model, const void* const* streams) { model->fill(streams); }
 
 float kog_narrow(uint32_t type, const float* from, uint64_t n, uint16_t* to) {
   return kog::narrow(*kog::best_kernels(), type, from, n, to);

@@ -117,7 +117,7 @@ KOG_API extern const char kog_sources[];
 // NULL when memory or threads are not to be had.
 KOG_API kog_model* kog_open(const kog_shape* shape);
 KOG_API void kog_close(kog_model* model);
-// The name of the instruction set that runs: the best one, or what kog_choose asked for.
+// The name of the instruction set that runs: the best one, or what kog_choose asked for. Of NULL: the best one.
 KOG_API const char* kog_program(const kog_model* model);
 // 0 when this processor cannot run that program.
 KOG_API int kog_choose(kog_model* model, const char* program);
@@ -128,6 +128,11 @@ KOG_API int kog_choose(kog_model* model, const char* program);
 // beyond the packed type's range.
 KOG_API float kog_pack(kog_model* model, uint32_t layer, uint32_t matrix, uint32_t type, const void* first,
                        const void* second);
+// What all calls of kog_pack have made, for a model of the same shape on the same program: the bytes that each of
+// the `threads` threads reads. kog_fill takes them in place of kog_pack, one address a thread.
+KOG_API uint64_t kog_stream_bytes(const kog_model* model, uint32_t thread);
+KOG_API const void* kog_stream(const kog_model* model, uint32_t thread);
+KOG_API void kog_fill(kog_model* model, const void* const* streams);
 // n floats in F16 or BF16. Returns 0, or infinity where one lies beyond that type's range.
 KOG_API float kog_narrow(uint32_t type, const float* from, uint64_t n, uint16_t* to);
 // GGML's blocks of 32 numbers in F16, rounded once. Returns 0 where that kind is not known here.

@@ -24,7 +24,7 @@ namespace kog {
 // Memory for one thread's stream, on huge pages where the system has them; touched first by whoever packs.
 class Arena {
  public:
-  explicit Arena(size_t bytes) : bytes_((bytes + kPage - 1) / kPage * kPage) {
+  explicit Arena(size_t bytes) : used_(bytes), bytes_((bytes + kPage - 1) / kPage * kPage) {
     data_ = static_cast<uint8_t*>(aligned_alloc(kPage, bytes_ ? bytes_ : kPage));
     if (data_ == nullptr) throw std::bad_alloc();
 #if defined(__linux__) && defined(MADV_HUGEPAGE)
@@ -35,10 +35,11 @@ class Arena {
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
   uint8_t* data() const { return data_; }
+  size_t used() const { return used_; }
 
  private:
   static constexpr size_t kPage = size_t(1) << 21;
-  size_t bytes_;
+  size_t used_, bytes_;
   uint8_t* data_;
 };
 

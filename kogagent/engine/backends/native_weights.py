@@ -1,0 +1,150 @@
+"""Tensors to what the CPU program reads: packed a thread, in the order in which it reads. Knows no pass.
+
+Packing takes most of loading. What it makes depends on the tensors, the type, the number of threads and the
+program alone, and can be kept: `Packed` goes in where tensors would.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kogagent.engine.tensor import HostTensor, Weight, on_host, side_by_side
+from kogagent.errors import ConfigError
+from kogagent.kernels.cpu import library
+from kogagent.spec import ModelSpec
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Packed:
+    """A checkpoint as the program has it.
+
+    streams: of each thread, bytes; in the program's own memory where `Loader.pack` made them. vectors: FP32,
+    norms and biases of layer after layer, then the last norm. table [V, D]: an embedding of its own, BF16 as
+    its bits, None where the head is the table. error: the largest of an INT8 weight, relative to its row's
+    largest.
+    """
+
+    streams: tuple[npt.NDArray[np.uint8], ...]
+    vectors: npt.NDArray[np.float32]
+    table: npt.NDArray[Any] | None
+    error: float
+
+
+class Loader:
+    """Fills one opened model of the program. kind: the type of its weights."""
+
+    def __init__(self, program: ctypes.CDLL, model: int, spec: ModelSpec, kind: str, threads: int) -> None:
+        self._c, self._model, self._spec, self._kind, self._threads = program, model, spec, kind, threads
+        self._error = 0.0
+
+    def pack(self, tensors: Mapping[str, Weight]) -> Packed:
+        """Raises ConfigError for weights beyond the type's range."""
+        spec = self._spec
+        vectors: list[npt.NDArray[np.float32]] = []
+        for i in range(spec.n_layers):
+            p = f"layers.{i}."
+
+            def parts(*names: str, p: str = p) -> list[HostTensor]:
+                return [on_host(tensors[p + name]) for name in names]
+
+            self._pack(f"{p}wq, wk or wv", i, library.QKV, side_by_side(parts("wq", "wk", "wv"), 1))
+            self._pack(f"{p}wo", i, library.OUT, *parts("wo"))
+            self._pack(f"{p}w1 or w3", i, library.GATE_UP, *parts("w1", "w3"))
+            self._pack(f"{p}w2", i, library.DOWN, *parts("w2"))
+            found = parts("attn_norm", "ffn_norm")
+            if spec.qkv_bias:
+                found.append(side_by_side(parts("bq", "bk", "bv"), 1))
+            if spec.qk_norm:
+                found += parts("q_norm", "k_norm")
+            vectors += (_floats(vector).reshape(-1) for vector in found)
+        vectors.append(_floats(on_host(tensors["norm"])))
+        name = "embed" if spec.tied_head else "head"
+        self._pack(name, library.HEAD, library.HEAD, on_host(tensors[name]))
+        table = None if spec.tied_head else self._table(on_host(tensors["embed"]))
+        streams = tuple(self._stream(thread) for thread in range(self._threads))
+        return self._give(Packed(streams, np.concatenate(vectors), table, self._error))
+
+    def fill(self, packed: Packed) -> Packed:
+        """Take what a model of the same shape has packed, and copy it. Raises ConfigError where
+        that is no such thing."""
+        spec = self._spec
+        sizes = [self._c.kog_stream_bytes(self._model, thread) for thread in range(self._threads)]
+        table = None if spec.tied_head else (spec.vocab_size, spec.dim)
+        if (
+            [stream.nbytes for stream in packed.streams] != sizes
+            or packed.vectors.shape != (sum(self._widths()) * spec.n_layers + spec.dim,)
+            or (None if packed.table is None else packed.table.shape) != table
+        ):
+            raise ConfigError("packed weights do not fit the spec, the type or the number of threads")
+        places = (ctypes.c_void_p * self._threads)(*(stream.ctypes.data for stream in packed.streams))
+        self._c.kog_fill(self._model, places)
+        own = tuple(self._stream(thread) for thread in range(self._threads))
+        kept = None if packed.table is None else np.array(packed.table)
+        return self._give(replace(packed, streams=own, table=kept))
+
+    # ── inside ──
+
+    def _widths(self) -> list[int]:
+        """Of a layer's vectors."""
+        spec = self._spec
+        bias = [(spec.n_heads + 2 * spec.n_kv_heads) * spec.head_dim] if spec.qkv_bias else []
+        return [spec.dim, spec.dim, *bias, *([spec.head_dim] * 2 if spec.qk_norm else [])]
+
+    def _give(self, packed: Packed) -> Packed:
+        """Vectors and table to the program: it copies the first and reads the other in place."""
+        spec, at = self._spec, packed.vectors.ctypes.data
+        for i in range(spec.n_layers):
+            places: list[int | None] = []
+            for width in self._widths():
+                places.append(at)
+                at += 4 * width
+            bias = places.pop(2) if spec.qkv_bias else None
+            norms = places[2:] or [None, None]
+            self._c.kog_set_vectors(self._model, i, *places[:2], bias, *norms)
+        self._c.kog_set_norm(self._model, at)
+        if packed.table is not None:
+            self._c.kog_set_embedding(self._model, packed.table.ctypes.data)
+        return packed
+
+    def _stream(self, thread: int) -> npt.NDArray[np.uint8]:
+        size = self._c.kog_stream_bytes(self._model, thread)
+        memory = (ctypes.c_uint8 * size).from_address(self._c.kog_stream(self._model, thread))
+        return np.frombuffer(memory, np.uint8)
+
+    def _pack(self, name: str, layer: int, matrix: int, *parts: HostTensor) -> None:
+        """One matrix, or gate and up; the program makes its own type of the tensors'."""
+        if len({part.kind for part in parts}) > 1:
+            parts = tuple(HostTensor("float32", part.float32()) for part in parts)
+        kept = [np.ascontiguousarray(part.data) for part in parts]
+        second = kept[1].ctypes.data if len(kept) > 1 else None
+        kind = library.TYPES[parts[0].kind]
+        error = self._c.kog_pack(self._model, layer, matrix, kind, kept[0].ctypes.data, second)
+        if math.isinf(error):
+            raise ConfigError(f"tensor {name!r} has weights beyond FP16's range. Load with dtype='float32'.")
+        self._error = max(self._error, error)
+
+    def _table(self, tensor: HostTensor) -> npt.NDArray[Any]:
+        """An embedding of its own, read in place: in the packed type, FP32 for INT8."""
+        kind = self._kind if self._kind in ("float16", "bfloat16") else "float32"
+        if kind == tensor.kind:
+            return np.ascontiguousarray(tensor.data)
+        floats = _floats(tensor)
+        if kind == "float32":
+            return floats
+        out = np.empty(floats.shape, np.uint16)
+        if math.isinf(
+            self._c.kog_narrow(library.TYPES[kind], floats.ctypes.data, floats.size, out.ctypes.data)
+        ):
+            raise ConfigError("tensor 'embed' has weights beyond FP16's range. Load with dtype='float32'.")
+        return out
+
+
+def _floats(tensor: HostTensor) -> npt.NDArray[np.float32]:
+    return np.ascontiguousarray(tensor.float32())
