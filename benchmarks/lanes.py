@@ -34,8 +34,20 @@ CONTEXTS = (512, 3800)
 TOKENS = 200
 DELAYS = (0, 1, 2, 4)
 LINKS_US = (1, 5, 10, 20, 50)
-STAGGERS = (0, 1500, 3000, 6000, 12000)
-"""Cycles; a layer of LaneFormer-2B is about 120,000."""
+STAGGERS = (
+    (1, 0),
+    (2, 12000),
+    (2, 24000),
+    (4, 6000),
+    (4, 12000),
+    (4, 18000),
+    (4, 24000),
+    (8, 3000),
+    (8, 6000),
+    (8, 9000),
+    (8, 12000),
+)
+"""(phases, cycles between two of them); a layer of LaneFormer-2B takes about 68,000."""
 SLACK_US = 2.0  # a bin of csrc/monokernel.cu
 PARTS: dict[str, tuple[str, float]] = {
     "cards": ("any", 20),
@@ -393,16 +405,19 @@ def part_stagger(cards: Sequence[int], dry: bool) -> None:
     weights = random_on_device(spec)
     kernels = {
         f"{phases} phases, {cycles} cycles": Kernel(
-            spec,
-            cards[:1],
-            weights=weights,
-            defines=(f"LANE_STAGGER={cycles}", f"LANE_PHASES={phases}") if cycles else (),
+            spec, cards[:1], weights=weights, defines=(f"LANE_STAGGER={cycles}", f"LANE_PHASES={phases}")
         )
-        for phases in (4, 2, 8)
-        for cycles in (STAGGERS if phases == 4 else STAGGERS[2:3])
+        for phases, cycles in STAGGERS
     }
-    figures = interleave({name: lambda k=k: k.rate(CONTEXTS[0]) for name, k in kernels.items()})  # type: ignore[misc]
-    tell([record(f"{LANEFORMER}/stagger/{name}", "tok_s", f) for name, f in figures.items()], dry)
+    runs: dict[str, Callable[[], float]] = {
+        f"{name}/ctx{at}": lambda k=k, at=at: k.rate(at)  # type: ignore[misc]
+        for name, k in kernels.items()
+        for at in CONTEXTS
+    }
+    runs["limit"] = lambda: 1.0 / kernels["1 phases, 0 cycles"].kernel.stream_only(50)
+    figures = interleave(runs)
+    limit = figures.pop("limit")
+    tell([record(f"{LANEFORMER}/stagger/{name}", "tok_s", f, limit=limit) for name, f in figures.items()], dry)
 
 
 def part_exchange(cards: Sequence[int], dry: bool) -> None:

@@ -38,13 +38,12 @@ GRAMMAR_POINTERS = (
     "known",
     "runs",
     "run_ids",
-    "news",
 )
 GRAMMAR = np.dtype(
     [
         *[(name, "<u8") for name in GRAMMAR_POINTERS],
         *[(name, "<i4") for name in ("lone_states", "classes", "end_class", "n_special")],
-        *[(name, "<i4") for name in ("vocab", "reach", "margin", "slots_mask", "known_runs", "pad")],
+        *[(name, "<i4") for name in ("vocab", "reach", "margin", "slots_mask")],
     ],
     align=True,
 )

@@ -64,7 +64,7 @@ class Twin:
         fixed, learned, tokens = (
             blob.bytes.ctypes.data for blob in (device.fixed, device.learned, self.tokens)
         )
-        return device.record(fixed, learned, tokens, self.tokens, runs=device.runs)
+        return device.record(fixed, learned, tokens, self.tokens)
 
     def verdicts(self) -> npt.NDArray[np.uint32]:
         """Of all ids, and of some behind the vocabulary."""

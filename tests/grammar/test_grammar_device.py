@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+import torch
 from grammar_schemas import random_schema
 from grammar_twin import Twin
 from grammar_vocabularies import byte_vocabulary, qwen_like, smollm
@@ -24,6 +25,7 @@ from kogagent.engine.backends.device_grammar import (
     choice_rooms,
     vocabulary_blob,
 )
+from kogagent.engine.backends.grammar_memory import Grammars
 from kogagent.engine.grammar import (
     Bounds,
     Grammar,
@@ -80,7 +82,7 @@ def expect(device: DeviceGrammar, before: Matcher, token: int, verdict: int, unk
         assert verdict == ASK
         automaton, (state, frame) = device.grammar.automaton, matcher.place[:2]
         assert len(list(automaton.legal(state, frame))) == 1, "asked although there is a choice"
-        if not device.learn(matcher):
+        if device.learn(matcher) is None:
             unknown.add(token)
     return False
 
@@ -263,6 +265,23 @@ def test_a_token_too_long_for_the_table_keeps_a_vocabulary_on_the_host() -> None
     assert vocabulary_blob(Vocabulary(tokens, frozenset({257}), (257,))) is None
 
 
+def test_what_is_learned_while_a_kernel_runs_is_shown_where_the_kernel_looks() -> None:
+    grammar = compile_choices(["north", "south", "norway"], byte_vocabulary())
+    memory = Grammars([torch.device("cpu")]).find(grammar.start())
+    assert memory is not None
+    record = memory.place(grammar.start()).tables[0]
+    (learned,) = memory._learned
+    before = learned.clone()
+    assert int(record["known"]) == learned.data_ptr()
+    while memory.look_ahead():
+        assert learned.numpy().tobytes() == memory.grammar.learned.bytes.tobytes()
+    assert memory._learned[0] is learned and not torch.equal(learned, before)
+    matcher = grammar.start()
+    for byte in b"nort":
+        matcher.advance(byte)
+    assert memory.grammar.learn(matcher) in memory.grammar.known().values()
+
+
 def test_what_is_learned_survives_growth_and_is_learned_once() -> None:
     vocabulary = byte_vocabulary()
     words = [f"{i:03d}" + "x" * (i % 7) for i in range(600)]
@@ -274,7 +293,7 @@ def test_what_is_learned_survives_growth_and_is_learned_once() -> None:
             matcher.advance(byte)
         matchers.append(matcher)
         before, memory = device.version, device.learned
-        if not device.learn(matcher):
+        if device.learn(matcher) is None:
             assert device.version == before and not device.look_ahead(), "no room before the next launch"
             assert device.learned is memory, "a kernel may be reading it"
             device.make_room()

@@ -127,8 +127,7 @@ class KernelDouble:
                 run, then = said[2], LAST if said[3] else FREE
             elif verdict >= FIRST_RUN:
                 tables = s.grammar.tables[0]
-                news = 0 if verdict - FIRST_RUN < int(tables["known_runs"]) else int(tables["news"])
-                runs, run_ids = ((int(tables[name]) + news) % 2**64 for name in ("runs", "run_ids"))
+                runs, run_ids = int(tables["runs"]), int(tables["run_ids"])
                 first, count, then, _ = read(runs, RUN, verdict - FIRST_RUN, 1)[0].tolist()
                 run = read(run_ids, np.int32, first, count).tolist()
             out = []

@@ -209,9 +209,6 @@ def test_grammars_forced_runs_answers_and_aborts_are_one_cards(
         assert int(record["states"]) - fixed.data_ptr() == memory.grammar.fixed.offsets["states"]
         assert int(record["known"]) - learned.data_ptr() == memory.grammar.learned.offsets["known"]
         assert int(record["tokens"]) == words_there.data_ptr() + memory._tokens.offsets["tokens"]
-        double = (int(record["known"]) + int(record["news"])) % 2**64
-        offset = memory.grammar.learned.offsets["known"]
-        assert double == memory.grammar.learned.bytes.ctypes.data + offset
     assert len({int(record["known"]) for record in place.tables}) == len(kernel.ranks)
     part, reason, _ = segment(two, grammar.start(), stop_at=len(want) // 3)
     assert reason == "cancelled" or len(part) == len(want)

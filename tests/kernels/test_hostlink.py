@@ -62,7 +62,7 @@ def at(array: np.ndarray[Any, Any]) -> ctypes.c_void_p:
 
 
 class Device:
-    """Memory of a segment: a ring, runs on the device and in the host's double, stop ids."""
+    """Memory of a segment: a ring, runs, stop ids."""
 
     def __init__(self, rng: np.random.Generator, answers: Answers) -> None:
         self.ring = np.zeros((64, 2), np.uint64)
@@ -70,20 +70,14 @@ class Device:
         self.stop = rng.integers(0, 1000, 2).astype(np.int32)
         self.runs = [rng.integers(0, 1000, int(rng.integers(1, 9))).tolist() for _ in range(4)]
         self.ends = [bool(rng.integers(2)) for _ in self.runs]
-        # Both homes in one piece, so that the distance between them is the same for every array.
-        self.memory = np.zeros(2048, np.uint8)
         self.params = params = np.zeros(1, PARAMS)
-        for home, known in ((0, 2), (1024, 4)):
-            runs = self.memory[home : home + 4 * RUN.itemsize].view(RUN)
-            ids = self.memory[home + 512 : home + 1024].view(np.int32)
-            first = 0
-            for i, run in enumerate(self.runs[:known]):
-                runs[i] = (first, len(run), LAST if self.ends[i] else FREE, 0)
-                ids[first : first + len(run)] = run
-                first += len(run)
-        params["grammar"]["runs"] = self.memory.ctypes.data
-        params["grammar"]["run_ids"] = self.memory.ctypes.data + 512
-        params["grammar"]["news"], params["grammar"]["known_runs"] = 1024, 2
+        self.table = np.zeros(4, RUN)
+        self.ids = np.array([id for run in self.runs for id in run], np.int32)
+        first = 0
+        for i, run in enumerate(self.runs):
+            self.table[i] = (first, len(run), LAST if self.ends[i] else FREE, 0)
+            first += len(run)
+        params["grammar"]["runs"], params["grammar"]["run_ids"] = self.table.ctypes.data, self.ids.ctypes.data
         params["token_ring"], params["seen"] = self.ring.ctypes.data, self.seen.ctypes.data
         params["stop_ids"], params["n_stop"] = self.stop.ctypes.data, len(self.stop)
         params["answer"], params["epoch"] = answers.address, EPOCH

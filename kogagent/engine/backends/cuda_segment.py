@@ -17,7 +17,8 @@ import numpy.typing as npt
 import torch
 
 from kogagent.engine.backend import DecodePlan, DecodeStats, Emitted, TokenMatcher
-from kogagent.engine.backends.device_grammar import ANSWER_RUN, FREE, ILLEGAL, LAST, DeviceGrammar
+from kogagent.engine.backends.device_grammar import ANSWER_RUN, FREE, ILLEGAL, LAST
+from kogagent.engine.backends.grammar_memory import GrammarMemory
 from kogagent.engine.backends.host import Progress
 from kogagent.engine.backends.tensor_kv import TensorKV
 from kogagent.engine.grammar.matcher import Matcher
@@ -49,7 +50,7 @@ class CudaDecode:
     def __init__(self, backend: CudaBackend, kv: TensorKV, ids: Sequence[int], plan: DecodePlan) -> None:
         self._backend, self._kv, self._plan = backend, kv, plan
         self._progress = Progress(kv, ids, plan, backend.spec.vocab_size)
-        self._grammar: DeviceGrammar | None = None  # of the launch, where the device matches it
+        self._memory: GrammarMemory | None = None  # of the launch, where the device matches the grammar
         self._guided = False
         self._led = False  # the next choice is no choice: it leads a forced run
         self._stop = threading.Event()
@@ -85,7 +86,7 @@ class CudaDecode:
             if progress.out or progress.reason is not None or time.perf_counter() >= until:
                 return
             # Zero lets other threads in: they would wait for the interpreter as long as we look ahead.
-            ahead = self._grammar is not None and self._grammar.look_ahead()
+            ahead = self._memory is not None and self._memory.look_ahead()
             time.sleep(0 if ahead else _POLL_S)
 
     # ── a launch ──
@@ -141,13 +142,12 @@ class CudaDecode:
         matcher, memory = plan.matcher, None
         if matcher is not None and plan.force:
             memory = self._backend.grammars.find(matcher)
-        self._grammar, self._guided = None, matcher is not None and memory is None
+        self._memory, self._guided = memory, matcher is not None and memory is None
         place = None
         if memory is not None:
             assert isinstance(matcher, Matcher)
-            self._grammar = memory.grammar
-            self._grammar.turn_to(matcher)
-            while ended is not None and not ended() and self._grammar.look_ahead():
+            memory.grammar.turn_to(matcher)
+            while ended is not None and not ended() and memory.grammar.look_ahead():
                 time.sleep(0)
             place = memory.place(matcher)
         if ended is not None:
@@ -219,13 +219,21 @@ class CudaDecode:
             return
         if self._guided:
             self._guide()
-        elif self._grammar is not None:
+        elif self._memory is not None:
             assert isinstance(matcher, Matcher)
             if reason is Reason.ASKED:
-                ids, last = forced_ids(matcher.fork())
-                self._backend.kernel().answer(ANSWER_RUN if ids else FREE, ids, last=last)
-                self._grammar.learn(matcher)
-            self._grammar.turn_to(matcher)
+                self._answer(matcher, self._memory)
+            self._memory.grammar.turn_to(matcher)
+
+    def _answer(self, matcher: Matcher, memory: GrammarMemory) -> None:
+        """Say what is forced where the kernel waits: by its number where the device can hold it."""
+        found = memory.grammar.learn(matcher)
+        if found is None:
+            ids, last = forced_ids(matcher.fork())
+            self._backend.kernel().answer(ANSWER_RUN if ids else FREE, ids, last=last)
+        else:
+            memory.show()
+            self._backend.kernel().answer(found)
 
     def _passed(self, *, in_cache: bool = False) -> None:
         """The pending ids have passed, and one more was drawn. in_cache: the cache counts them already."""

@@ -2,8 +2,8 @@
 
 Knows grammars and the structs of kernels/params.py; no device. The kernel finds by itself which ids are legal
 (csrc/grammar.cuh); the ids of a forced run are the tokenizer's, so they are found here, once for each class
-of configurations, and kept. They are looked for ahead of the text, while the kernel runs, and noted in memory
-that it reads; where it is first all the same, it waits and the host answers.
+of configurations, and kept. They are looked for ahead of the text, while the kernel runs, and shown to it;
+where it is first all the same, it waits and the host answers.
 """
 
 from __future__ import annotations
@@ -100,8 +100,8 @@ class DeviceGrammar:
     """One grammar's arrays. Raises SchemaError, saying why, for a grammar that must stay on the host.
 
     fixed, learned: the two pieces of memory, the second from `allocate`. `learned` has other bytes whenever
-    `version` has grown: what is in it stays as it is, and a key is written last, so that it may be read
-    meanwhile. It is another object only after `make_room`. runs: how many are in it.
+    `version` has grown: what is in it stays as it is. It is another object only after `make_room`. `known`
+    comes first in it: a reader that takes the rest before it never finds a key whose run it does not have.
     """
 
     def __init__(self, grammar: Grammar, allocate: Callable[[int], Bytes] = plain) -> None:
@@ -143,21 +143,13 @@ class DeviceGrammar:
         )
         self.version += 1
 
-    def record(
-        self, fixed: int, learned: int, vocabulary: int, tokens: Blob, *, runs: int, live: bool = True
-    ) -> npt.NDArray[np.void]:
-        """The kernel's Grammar [1], for the addresses of the two pieces and of the vocabulary's.
-
-        runs: how many the piece at `learned` holds. live: the kernel looks into `self.learned` for others.
-        """
+    def record(self, fixed: int, learned: int, vocabulary: int, tokens: Blob) -> npt.NDArray[np.void]:
+        """The kernel's Grammar [1], for the addresses of the two pieces and of the vocabulary's."""
         out = np.zeros(1, GRAMMAR)
         for blob, address in ((self.fixed, fixed), (self.learned, learned), (tokens, vocabulary)):
             for name, offset in blob.offsets.items():
                 out[name] = address + offset
         tables = self.tables
-        out["known_runs"] = runs
-        if live:
-            out["news"] = (self.learned.bytes.ctypes.data - learned) % (1 << 64)
         out["lone_states"], out["classes"] = tables.lone, max(tables.moves.shape[1], 1)
         out["end_class"], out["n_special"] = tables.end_class, len(tables.special_ids)
         out["vocab"], out["slots_mask"] = len(self.grammar.trie.vocabulary), self._slots - 1
@@ -190,13 +182,13 @@ class DeviceGrammar:
             key = splitmix64(key ^ ((count & 0xFFFFFFFF) << 32 | site))
         return splitmix64(key ^ self.tables.states[state]) or 1
 
-    def learn(self, matcher: Matcher) -> bool:
-        """Note what is forced where this matcher stands; False where that holds for no whole class, or has no
-        room before the next launch, so that the kernel will ask each time."""
+    def learn(self, matcher: Matcher) -> int | None:
+        """Note what is forced where this matcher stands: the verdict on what leads here. None where that
+        holds for no whole class, or has no room before the next launch: the kernel will ask each time."""
         state, frame, _ = matcher.place
         frame = self.grammar.walker.normal(frame)
         self._learn(state, frame)
-        return self.key(state, frame) in self._known
+        return self._known.get(self.key(state, frame))
 
     def known(self) -> dict[int, int]:
         """The verdict of each key that is noted now."""

@@ -199,16 +199,11 @@ __device__ __forceinline__ u32 verdict_of(const Grammar& g, const Configuration&
     if (w.state == FINISHED) return LAST;
     if (!is_forced(g, c, w)) return FREE;
     const u64 key = key_of(g, c, w);
-    // Among what was known at the launch, then in its double, which the host goes on filling.
-    u64 table = g.known;
 #pragma unroll 1
     for (u32 i = (u32)key;; i++) {  // never full
-        const u64 found = load_word_anywhere((const u64*)table + (i & g.slots_mask));
+        const u64 found = load_word_anywhere((const u64*)g.known + (i & g.slots_mask));
         if (found >> VERDICT_BITS == key >> VERDICT_BITS) return (u32)found & ((1u << VERDICT_BITS) - 1);
-        if (found) continue;
-        if (!g.news || table != g.known) return ASK;
-        table += g.news;
-        i = (u32)key - 1;
+        if (!found) return ASK;
     }
 }
 

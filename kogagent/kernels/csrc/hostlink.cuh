@@ -29,20 +29,18 @@ __device__ __forceinline__ bool is_stop(int id) {
     for (int i = 0; i < p.n_stop; i++) found |= __ldg((const int*)p.stop_ids + i) == id;
     return found;
 }
-// Ids in device memory, or where the host wrote them while this launch ran. All are read past the first cache, which may hold what
-// was there before.
+// Ids that the host wrote, perhaps while this launch ran. All are read past the first cache, which may hold what was there before.
 struct Ids {
     const int* first;
     __device__ __forceinline__ int operator[](int i) const { return (int)load_from_host((const u32*)first + i); }
 };
-__device__ __forceinline__ u64 home_of(int run) { return run < p.grammar.known_runs ? 0 : p.grammar.news; }
 __device__ __forceinline__ u32 run_word(int run, int field) {
-    return load_from_host((const u32*)((const Run*)(p.grammar.runs + home_of(run)) + run) + field);
+    return load_from_host((const u32*)((const Run*)p.grammar.runs + run) + field);
 }
 constexpr int ANSWERED = ANSWER_RUN - RUN;  // the run of the host's last answer
 __device__ __forceinline__ const Answer& answer() { return *(const Answer*)p.answer; }
 __device__ __forceinline__ Ids ids_of(int run) {
-    return {run == ANSWERED ? answer().ids : (const int*)(p.grammar.run_ids + home_of(run)) + (int)run_word(run, 0)};
+    return {run == ANSWERED ? answer().ids : (const int*)p.grammar.run_ids + (int)run_word(run, 0)};
 }
 __device__ __forceinline__ int count_of(int run) { return (int)(run == ANSWERED ? load_from_host((const u32*)&answer().count) : run_word(run, 1)); }
 __device__ __forceinline__ u32 then_of(int run) { return run == ANSWERED ? load_from_host((const u32*)&answer().then) : run_word(run, 2); }

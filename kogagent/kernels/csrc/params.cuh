@@ -34,13 +34,12 @@ struct Grammar {
     u64 bounds;       // u32 [sites][2]  least, most
     u64 tokens;       // u32 [vocab]   offset in bytes | length << 24; length 0: offset 1 is an end id, 2 special
     u64 bytes;        // u8 []
+    // The host goes on filling these three while the kernel reads them, what a word of `known` speaks of before that word.
     u64 known;        // u64 [slots_mask + 1]  of where something is forced: key's upper 51 bits | verdict; 0: free slot
     u64 runs;         // Run []
     u64 run_ids;      // int []
-    u64 news;         // from an array of the three above to its double in pinned memory, which the host goes on filling; 0: none
     int lone_states, classes, end_class, n_special;
     int vocab, reach, margin, slots_mask;
-    int known_runs, pad;  // runs beyond are in pinned memory alone
 };
 
 // Ids that follow without a choice, and what holds behind them: FREE or LAST of grammar.cuh.
