@@ -417,7 +417,9 @@ def part_stagger(cards: Sequence[int], dry: bool) -> None:
     runs["limit"] = lambda: 1.0 / kernels["1 phases, 0 cycles"].kernel.stream_only(50)
     figures = interleave(runs)
     limit = figures.pop("limit")
-    tell([record(f"{LANEFORMER}/stagger/{name}", "tok_s", f, limit=limit) for name, f in figures.items()], dry)
+    tell(
+        [record(f"{LANEFORMER}/stagger/{name}", "tok_s", f, limit=limit) for name, f in figures.items()], dry
+    )
 
 
 def part_exchange(cards: Sequence[int], dry: bool) -> None:
