@@ -138,7 +138,7 @@ class Writer:
         tools = {t.name: t for t in alike}
         while len(tools) < count:
             t = self.smith.tool(rng)
-            if t.topic not in {o.topic for o in tools.values()}:
+            if not any(_same(t, o) for o in tools.values()):
                 tools.setdefault(t.name, t)
         return rng.sample(list(tools.values()), len(tools))
 
@@ -358,13 +358,7 @@ class Writer:
     # ── no call ──
 
     def decline(self, rng: random.Random, given: list[Tool]) -> Conversation:
-        request = ""
-        while not request:
-            asked = self.smith.tool(rng)
-            if rng.random() < 0.4:
-                request = plain_question(rng, self.pools, self.split)
-            elif not any(_alike(asked, t) for t in given):
-                request = single(rng, asked).request
+        request = self._unserved(rng, given)
         text = pick(rng, DECLINES, self.split)
         if rng.random() < 0.3:
             text += " " + rng.choice(
@@ -372,6 +366,21 @@ class Writer:
             ).format(t=", ".join(words(t.name) for t in given[:4]))
         messages = [*_system(rng, self.pools), Message("user", request), Message("assistant", text)]
         return Conversation("decline", [t.spec() for t in given], messages)
+
+    def _unserved(self, rng: random.Random, given: list[Tool]) -> str:
+        """A request that none of the tools serves: of another topic, or near by."""
+        misses = [m for t in given if t.sketch for m in t.sketch.misses]
+        while True:
+            roll = rng.random()
+            if roll < 0.3 and misses:
+                return pick(rng, misses, self.split)
+            if roll < 0.55 and (near := self.smith.near(rng, given)):
+                return single(rng, near).request
+            if roll < 0.75:
+                return plain_question(rng, self.pools, self.split)
+            asked = self.smith.tool(rng)
+            if not any(_alike(asked, t) for t in given):
+                return single(rng, asked).request
 
     def clarify(self, rng: random.Random, given: list[Tool]) -> Conversation:
         """A required argument is missing: the model asks for it, then calls."""
@@ -444,6 +453,11 @@ class _Desk:
 
 
 COMMON = {"get", "list", "the", "find", "search", "check", "create", "calculate"}
+
+
+def _same(a: Tool, b: Tool) -> bool:
+    """Whether two tools may be one thing under two names: of one topic, or an everyday domain's and a like one."""
+    return a.topic == b.topic or (bool(a.sketch) != bool(b.sketch) and _alike(a, b))
 
 
 def _alike(a: Tool, b: Tool) -> bool:

@@ -127,7 +127,7 @@ def _phrases(name: str, unit: str) -> tuple[str, ...]:
     )
 
 
-def _list(rng: random.Random, whole: bool) -> Spoken:
+def number_list(rng: random.Random, whole: bool) -> Spoken:
     """A list of numbers, as JSON or in words."""
     n = rng.randint(2, 8)
     low, high = rng.choice([(0, 20), (1, 100), (-20, 20), (100, 9000)])
@@ -219,7 +219,7 @@ def compute_tool(
             params[key] = Param(
                 key,
                 schema,
-                lambda r, w=whole_list: _list(r, w),  # type: ignore[misc]
+                lambda r, w=whole_list: number_list(r, w),  # type: ignore[misc]
                 (
                     f"the {name} {{v}}",
                     f"{name} {{v}}",

@@ -1,5 +1,6 @@
 # ruff: noqa: E501 -- sentences and tables are data: one a line reads better than wrapped ones
-"""Tools of three origins (everyday families, real API operations, names composed at random) with their requests.
+"""Tools of four origins (everyday domains and families, real API operations, names composed at random) with their
+requests.
 
 Knows no turns: a Task is a request and the calls that answer it.
 """
@@ -14,6 +15,7 @@ from typing import Any
 
 from training.families import FAMILIES, Family, family_params
 from training.kinds import SCALARS, Kinds, Param, Split, Spoken, in_split, joined, pick, rename, styled, words
+from training.natural import DOMAINS, SKETCHES, Sketch, drawn
 from training.quantities import RESULTS, compute_tool
 from training.quantities import VERBS as COMPUTE_VERBS
 from training.variety import Pair, any_param, decorated, pair, wordy
@@ -32,6 +34,8 @@ class Tool:
     topic: str
     whole: bool = False
     """Requests are whole sentences that name every required argument."""
+    sketch: Sketch | None = None
+    """What a tool of an everyday domain was made of."""
 
     def schema(self) -> dict[str, Any]:
         out: dict[str, Any] = {"type": "object", "properties": {p.name: p.json_schema() for p in self.params}}
@@ -165,30 +169,51 @@ class Toolsmith:
 
     def tool(self, rng: random.Random) -> Tool:
         roll = rng.random()
-        if roll < 0.33:
+        if roll < 0.46:
+            return self.everyday(rng)
+        if roll < 0.64:
             return self._ready(rng, self.family(rng))
-        if roll < 0.55:
+        if roll < 0.76:
             return self._ready(rng, self.api(rng))
-        if roll < 0.80:
+        if roll < 0.90:
             return self._ready(rng, self.composed(rng))
         return self._ready(rng, self.computing(rng))
 
+    def everyday(self, rng: random.Random, sketch: Sketch | None = None) -> Tool:
+        """A tool of training/domains."""
+        made = drawn(rng, self.kinds, sketch or rng.choice(SKETCHES))
+        tool = Tool(made.name, made.about, made.params, made.ask, made.sketch.topic, sketch=made.sketch)
+        return self._ready(rng, tool, 0.08)
+
+    def near(self, rng: random.Random, given: Sequence[Tool]) -> Tool | None:
+        """A tool of the domain of one of the given that serves none of their requests."""
+        sketches = [t.sketch for t in given if t.sketch]
+        if not sketches:
+            return None
+        topics = {s.topic for s in sketches}
+        others = [s for s in DOMAINS[rng.choice(sketches).domain] if s.topic not in topics]
+        return self.everyday(rng, rng.choice(others)) if others else None
+
     def siblings(self, rng: random.Random, count: int) -> list[Tool]:
-        """Tools that must be told apart: operations of one API on one thing, one verb for several things, several
-        verbs for one thing, several results of one field. Maybe fewer than `count`."""
+        """Tools that must be told apart: those of one everyday domain, operations of one API on one thing, one verb
+        for several things, several verbs for one thing, several results of one field. Maybe fewer than `count`."""
         roll = rng.random()
         made: list[Tool] = []
-        if roll < 0.4 and self._relatives:
+        if roll < 0.45:
+            sketches = DOMAINS[rng.choice(list(DOMAINS))]
+            made = [self.everyday(rng, s) for s in rng.sample(sketches, min(count, len(sketches)))]
+            return list({t.name: t for t in made}.values())
+        if roll < 0.65 and self._relatives:
             raws = self._relatives[rng.choice(list(self._relatives))]
             made = [self.api(rng, raw) for raw in rng.sample(raws, min(count, len(raws)))]
-        elif roll < 0.6:
+        elif roll < 0.75:
             noun = self._noun(rng)
             taken: set[str] = set()
             for verb, said in rng.sample(VERBS, len(VERBS)):
                 if len(made) < count and not taken & set(said.split("|")):
                     taken |= set(said.split("|"))
                     made.append(self.composed(rng, (verb, said), noun))
-        elif roll < 0.8:
+        elif roll < 0.87:
             verb_ = rng.choice(VERBS)
             head = rng.choice(NOUNS)
             made = [self.composed(rng, verb_, f"{head} {self.pools.noun(rng)}") for _ in range(count)]
@@ -199,8 +224,8 @@ class Toolsmith:
         unique = {t.name: self._ready(rng, t) for t in made}
         return list({t.topic: t for t in unique.values()}.values())
 
-    def _ready(self, rng: random.Random, tool: Tool) -> Tool:
-        long = rng.random() < 0.3
+    def _ready(self, rng: random.Random, tool: Tool, wordiness: float = 0.3) -> Tool:
+        long = rng.random() < wordiness
         about = wordy(rng, self.pools, tool.about) if long else tool.about
         params = tuple(decorated(rng, self.pools, p, 0.4 if long else 0.03) for p in tool.params)
         return bind(replace(tool, about=about, params=params))
@@ -623,8 +648,10 @@ def parallel(rng: random.Random, tool: Tool, split: Split) -> Task | None:
         if all(plain(made) != plain(o) for o in sets):
             sets.append(made)
     sets = sets[: rng.choice([2, 2, 2, 3, 3, 4])]
-    if len(sets) < 2 or any(re.search(r"[.,?!;]", s[p.name].text) for s in sets for p in chosen):
+    if len(sets) < 2 or any(re.search(r"[,?!;]|\.(?!\d)", s[p.name].text) for s in sets for p in chosen):
         return None
+    if len(chosen) == 2 and rng.random() < 0.25:
+        return _crossed(rng, tool, spoken, chosen)
     calls = tuple((tool.name, plain(s)) for s in sets)
     if in_turn:
         return Task(_in_turn(rng, tool, sets, chosen, split), calls, tuple(sets))
@@ -639,6 +666,45 @@ def parallel(rng: random.Random, tool: Tool, split: Split) -> Task | None:
     return Task(request, calls, tuple(sets))
 
 
+def _crossed(rng: random.Random, tool: Tool, spoken: dict[str, Spoken], chosen: list[Param]) -> Task | None:
+    """Each of two values with each of two others: four calls."""
+    first, second = chosen
+    columns = []
+    for p in chosen:
+        values = [spoken[p.name]] + [p.draw(rng) for _ in range(4)]
+        apart = [
+            v for v in values[1:] if v.value != values[0].value and not re.search(r"[,?!;]|\.(?!\d)", v.text)
+        ]
+        if not apart:
+            return None
+        columns.append([values[0], apart[0]])
+    sets = [{**spoken, first.name: a, second.name: b} for a in columns[0] for b in columns[1]]
+    shown = {
+        p.name: Spoken(None, " and ".join(v.text for v in c)) for p, c in zip(chosen, columns, strict=True)
+    }
+    request = tool.ask(rng, {**spoken, **shown}).rstrip(".?!")
+    request += rng.choice(
+        [
+            ", each with each.",
+            ", in every combination.",
+            " (all combinations).",
+            ", for each pair.",
+            ", all four of them.",
+        ]
+    )
+    return Task(request, tuple((tool.name, plain(s)) for s in sets), tuple(sets))
+
+
+COUNTED = ("second", "third", "fourth")
+CASES = (
+    "For the {i}, {w}", "In the {i} case, {w}", "The {i} is {w}", "And the {i}: {w}", "The {i} one {w}", "Then a {i}, {w}", "As for the {i}, {w}", "{i}: {w}",
+)  # fmt: skip
+BRIEF = (
+    " and {w}", ", and {w}", ", then {w}", " and also {w}", ", and then {w}", " and again {w}", "; then {w}", ", followed by the same {w}", ", as well as {w}",
+    " and how about {w}", ", and what about {w}",
+)  # fmt: skip
+
+
 def _in_turn(
     rng: random.Random, tool: Tool, sets: list[dict[str, Spoken]], chosen: list[Param], split: Split
 ) -> str:
@@ -646,7 +712,22 @@ def _in_turn(
     request = tool.ask(rng, sets[0]).rstrip(".?!")
     link = pick(rng, ANOTHER, split)
     ordered = rng.sample(chosen, len(chosen))
-    for s in sets[1:]:
+    style = rng.random()
+    counted, brief = pick(rng, CASES, split), pick(rng, BRIEF, split)
+    for i, s in enumerate(sets[1:]):
+        if style < 0.4:  # in the words that belong to the parameter
+            phrases = [pick(rng, p.phrases, split).replace("{v}", s[p.name].text) for p in ordered]
+            request += brief.format(w=" ".join(phrases).lstrip(",; "))
+            continue
+        if style < 0.65:  # one sentence a case
+            told = [
+                rng.choice(
+                    ["with a {n} of {v}", "with {n} {v}", "{n} {v}", "the {n} is {v}", "has {v} as its {n}"]
+                ).format(n=words(p.name), v=s[p.name].text)
+                for p in ordered
+            ]
+            request += ". " + counted.format(i=COUNTED[i], w=joined(told, rng)).rstrip(".")
+            continue
         told = []
         for p in ordered:
             value, name = s[p.name].text, words(p.name)

@@ -245,7 +245,9 @@ def decorated(rng: random.Random, pools: Pools, p: Param, wordiness: float) -> P
     if schema["type"] == "object" and rng.random() < 0.5:
         schema["additionalProperties"] = False
     default: dict[str, Any] = {}
-    if not p.required:
+    if not p.required and "Default" in about:  # it is told already
+        pass
+    elif not p.required:
         roll = rng.random()
         if roll < 0.1:
             schema = {"anyOf": [schema, {"type": "null"}]}
