@@ -113,6 +113,17 @@ class Chat:
         text = self._text(messages, tools, add_generation_prompt)
         return self._tokenizer.encode_pieces(self._guard.split(text))
 
+    def before_last(self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()) -> list[int]:
+        """Ids of what stands in front of the last message's words, where that is a user's: what other
+        conversations with the same instructions, tools and examples begin with too. Its last ids may differ
+        from `render`'s, whose tokens may go over that place; none where the last message is another."""
+        if not messages or not isinstance(messages[-1], UserMessage):
+            return []
+        head, mark, _ = self._text([*messages[:-1], UserMessage(self._asked)], tools, True).partition(
+            self._asked
+        )
+        return self._tokenizer.encode_pieces(self._guard.split(head)) if mark else []
+
     def render_text(
         self,
         messages: Sequence[Message],

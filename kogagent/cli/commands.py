@@ -36,7 +36,7 @@ def demo(ask: str, model: str, *, device: str, dtype: str, json: bool) -> int:
     name = model or DEFAULT_MODEL
 
     async def work(view: View) -> int:
-        with loading.load_engine(name, device, demo_dtype(device, dtype)) as engine:
+        with loading.load_engine(name, device, demo_dtype(device, dtype), keep_prompts=True) as engine:
             view.question(question, _described(name, engine))
             agent = museum_agent(demo_model(engine))
             return await _watch(agent.stream(question, history=worked_examples(question)), view)

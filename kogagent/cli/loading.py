@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from kogagent.local import Engine
 
 
-def load_engine(model: str, device: str, dtype: str) -> Engine:
+def load_engine(model: str, device: str, dtype: str, *, keep_prompts: bool = False) -> Engine:
     """The engine of a name or path. Raises the InputError of whatever is wrong with it."""
     gc.disable()  # what loading makes stays: looking through it again and again is a tenth of its time
     try:
         from kogagent.local import Engine
 
-        return Engine.load(model, device=device, dtype=dtype)
+        return Engine.load(model, device=device, dtype=dtype, keep_prompts=keep_prompts)
     finally:
         gc.enable()
         gc.freeze()

@@ -11,7 +11,8 @@ class Counters:
     """What a stream, a session or an engine has done; they add. Seconds are time on the worker's thread.
 
     reused + prefilled ids are prompts, sampled + forced ids were emitted and taken, steps are passes of the
-    model while decoding. reuse_s: finding a cache and cutting it to what it shares with the prompt.
+    model while decoding. restored: of the reused ids, those that came from the disk. reuse_s:
+    finding a cache and cutting it to what it shares with the prompt.
     """
 
     reused: int = 0
@@ -23,6 +24,7 @@ class Counters:
     sampled_s: float = 0.0
     forced_s: float = 0.0
     reuse_s: float = 0.0
+    restored: int = 0
 
     def __add__(self, other: Counters) -> Counters:
         return Counters(
@@ -35,6 +37,7 @@ class Counters:
             self.sampled_s + other.sampled_s,
             self.forced_s + other.forced_s,
             self.reuse_s + other.reuse_s,
+            self.restored + other.restored,
         )
 
 

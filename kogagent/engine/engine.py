@@ -9,6 +9,7 @@ from types import TracebackType
 from kogagent.engine.backend import Backend
 from kogagent.engine.counters import Counters, Meter
 from kogagent.engine.kv import Caches, CacheUse
+from kogagent.engine.prefixes import KeepsRows, Prefixes
 from kogagent.engine.session import Session
 from kogagent.engine.worker import Worker
 from kogagent.errors import InputError
@@ -21,7 +22,8 @@ class EngineCore:
     make_backend runs on that thread; what it raises is raised here. kept_caches: so many caches of closed
     sessions are kept for prefix reuse. cache_bytes: what all caches may take, by default what the backend
     finds free; host_cache_bytes: how much of the host's memory those may take that a device has no room for.
-    clock: seconds, by which sessions share the device.
+    clock: seconds, by which sessions share the device. prefixes: beginnings of prompts on disk, for a backend
+    that has KeepsRows.
     """
 
     def __init__(
@@ -32,6 +34,7 @@ class EngineCore:
         cache_bytes: int | None = None,
         host_cache_bytes: int | None = None,
         clock: Callable[[], float] = time.perf_counter,
+        prefixes: Prefixes | None = None,
     ) -> None:
         limits = {
             "kept_caches": kept_caches,
@@ -45,7 +48,7 @@ class EngineCore:
         try:
             self._backend = self._worker.call_blocking(make_backend)
             self._caches = self._worker.call_blocking(
-                lambda: Caches(self._backend, kept_caches, cache_bytes, host_cache_bytes)
+                lambda: Caches(self._backend, kept_caches, cache_bytes, host_cache_bytes, prefixes)
             )
         except BaseException:
             self._worker.close()
@@ -66,6 +69,11 @@ class EngineCore:
     @property
     def backend_name(self) -> str:
         return self._backend.name
+
+    @property
+    def keeps_rows(self) -> bool:
+        """Whether a session's border is of use here."""
+        return isinstance(self._backend, KeepsRows)
 
     @property
     def counters(self) -> Counters:

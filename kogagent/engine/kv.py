@@ -9,6 +9,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
 from kogagent.engine.backend import KV, Backend, Decode
+from kogagent.engine.prefixes import Held, Prefixes
 from kogagent.errors import InputError
 
 
@@ -28,14 +29,17 @@ def common_prefix(a: Sequence[int], b: Sequence[int]) -> int:
 
 class Lease:
     """A session's claim on a cache. kv: None before it has one, and after it had to give it up to others;
-    then it computes its ids anew. decode: what runs on it: until that has a reason to end, it stays."""
+    then it computes its ids anew. decode: what runs on it: until that has a reason to end, it stays. even:
+    whether all of it was computed in pieces that end where prefixes.py says; restored: how much of it came
+    from the disk."""
 
-    __slots__ = ("decode", "kv", "used")
+    __slots__ = ("decode", "even", "kv", "restored", "used")
 
     def __init__(self) -> None:
         self.kv: KV | None = None
         self.decode: Decode | None = None
-        self.used = 0
+        self.used = self.restored = 0
+        self.even = False
 
     @property
     def busy(self) -> bool:
@@ -74,9 +78,15 @@ class Caches:
     """
 
     def __init__(
-        self, backend: Backend, kept: int, limit: int | None = None, parked: int | None = None
+        self,
+        backend: Backend,
+        kept: int,
+        limit: int | None = None,
+        parked: int | None = None,
+        prefixes: Prefixes | None = None,
     ) -> None:
         room = backend.cache_room()
+        self._disk = None if prefixes is None else prefixes.of(backend)
         self._backend, self._size = backend, kept
         self._limit = room[0] if limit is None else limit
         self._parked_limit = room[1] if parked is None else parked
@@ -86,15 +96,42 @@ class Caches:
 
     # ── sessions ──
 
-    def take(self, lease: Lease, ids: Sequence[int], capacity: int, *, reuse: bool = True) -> None:
-        """Give the lease a cache of this capacity that holds a prefix of ids: the longest there is, or an
-        empty one. Raises InputError where even then there is no room."""
-        kv = self._reused(ids, capacity) if reuse else None
-        if kv is None:
+    def take(
+        self, lease: Lease, ids: Sequence[int], capacity: int, *, reuse: bool = True, border: int = 0
+    ) -> None:
+        """Give the lease a cache of this capacity that holds a prefix of ids: the longest there is, in memory
+        or on disk, or an empty one. border: as `Prefixes.find` has it. Raises InputError where even then
+        there is no room."""
+        best, length = self._longest(ids, capacity) if reuse else (-1, 0)
+        held = None
+        if self._disk is not None and reuse and length < border:
+            held = self._disk.find(ids, border, self._backend.prefill_chunk)
+            if held is None and length < border // 4:
+                best = -1  # computed from its beginning on, the prompt's can be kept
+            elif held is not None and held.length >= length:
+                best = -1
+        lease.even, lease.restored = best < 0, 0
+        if best >= 0:
+            lease.kv = self._reused(best, length)
+        else:
             self._make_room(self._backend.kv_bytes(capacity), lease, capacity)
-            kv = self._backend.open_kv(capacity)
-        lease.kv = kv
+            lease.kv = self._backend.open_kv(capacity)
+            if held is not None:
+                self._restore(lease, held)
         self.lend(lease)
+
+    def reached(self, lease: Lease, ids: Sequence[int]) -> None:
+        """Say that the lease's cache holds these ids, up to the border: if it was computed from its beginning
+        on, it is kept on disk."""
+        if self._disk is not None and lease.even and lease.restored < len(ids) and lease.kv is not None:
+            self._disk.keep(lease.kv, ids)
+
+    def _restore(self, lease: Lease, held: Held) -> None:
+        kv = lease.kv
+        assert kv is not None and self._disk is not None
+        self._make_room(kv.growth(held.length), lease, held.length)
+        if self._disk.restore(kv, held):
+            lease.restored = held.length
 
     def lend(self, lease: Lease) -> None:
         """Take note of a cache that a session holds now."""
@@ -135,14 +172,16 @@ class Caches:
         self._kept.clear()
         self._lent.clear()
 
-    def _reused(self, ids: Sequence[int], capacity: int) -> KV | None:
+    def _longest(self, ids: Sequence[int], capacity: int) -> tuple[int, int]:
+        """The number of the kept cache that shares most with ids, -1 where none does, and how much."""
         best, length = -1, 0
         for i, (held, lease) in enumerate(self._kept):
             shared = common_prefix(held, ids) if lease.kv is not None and lease.kv.capacity == capacity else 0
             if shared >= max(length, 1):  # of equals the newest
                 best, length = i, shared
-        if best < 0:
-            return None
+        return best, length
+
+    def _reused(self, best: int, length: int) -> KV:
         held, lease = self._kept[best]
         kv = lease.kv
         assert kv is not None

@@ -18,6 +18,7 @@ from types import TracebackType
 from kogagent.engine.backend import KV, Backend, Decode, DecodePlan, Emitted, TokenMatcher
 from kogagent.engine.counters import Counters, Meter
 from kogagent.engine.kv import Caches, Lease, common_prefix
+from kogagent.engine.prefixes import KeepsRows, pass_end
 from kogagent.engine.sampling import SamplingParams
 from kogagent.engine.segment import Steps
 from kogagent.engine.stream import SessionStream, Start
@@ -57,6 +58,7 @@ class Session:
         self._capacity = capacity
         self._ids: list[int] = []
         self._true = 0  # whatever the cache holds up to here is the history's; past it nothing is known
+        self._even, self._border = isinstance(backend, KeepsRows), 0
         self._stream: weakref.ref[SessionStream] | None = None  # weak, so that a dropped stream can say so
         self._busy = False
 
@@ -115,6 +117,18 @@ class Session:
     def priority(self, priority: int) -> None:
         self._account.priority = priority
 
+    @property
+    def border(self) -> int:
+        """Up to where the history is likely to come again, in other conversations and after a restart: a pass
+        ends there, and what it left in the cache may be kept on disk. 0 for nowhere."""
+        return self._border
+
+    @border.setter
+    def border(self, length: int) -> None:
+        if type(length) is not int or not 0 <= length <= len(self._ids):
+            raise InputError(f"border={length!r}: the session has {len(self._ids)} ids")
+        self._border = length if self._even else 0
+
     async def fork(self) -> Session:
         """A second session with the same history; each goes its own way. What is in the cache they share
         until they differ.
@@ -133,7 +147,7 @@ class Session:
             reuse=self._reuse,
             account=self._account,
         )
-        child._ids, child._true = list(self._ids), self._true
+        child._ids, child._true, child._border = list(self._ids), self._true, self._border
         stream = self._open_stream()
         started = None if stream is None else stream._started
 
@@ -161,7 +175,7 @@ class Session:
         self._check_idle()
         if not self._ids:
             return
-        started = Start(self._ids, self._claim())
+        started = Start(self._ids, self._claim(), self._border)
         self._busy = True
         try:
             await self._worker.call_in_steps(self._fill(started, keep=1), self._account)
@@ -299,6 +313,8 @@ class Session:
     def _cut(self, length: int) -> None:
         del self._ids[length:]
         self._true = min(self._true, length)
+        if length < self._border:
+            self._border = 0
 
     def _count(self, counters: Counters) -> None:
         for meter in self._meters:
@@ -315,29 +331,36 @@ class Session:
 
         Reads the ids as they were when the job was made: the history may be changed once it is abandoned.
         """
-        ids = started.ids
+        ids, border, chunk = started.ids, started.border, self._backend.prefill_chunk
         begun = time.perf_counter()
-        kv = self._cache(ids)
+        kv = self._cache(ids, border)
         kv.rewind(min(started.true, kv.length, len(ids) - 1))
+        self._lease.even &= kv.length in (0, self._lease.restored)
         started.began = True
         started.reuse_seconds = time.perf_counter() - begun
         started.reused, started.pending = kv.length, len(ids) - kv.length
-        while len(ids) - kv.length > keep:
-            end = min(kv.length + self._backend.prefill_chunk, len(ids) - keep)
+        started.restored = self._lease.restored if self._lease.even else 0
+        while len(ids) - kv.length > keep or kv.length < border:
+            end = min(kv.length + chunk, len(ids) - keep)
+            if self._even:
+                end = pass_end(kv.length, len(ids), border, chunk)
             begun = time.perf_counter()
             self._backend.prefill(kv, ids[kv.length : end])
             started.seconds += time.perf_counter() - begun
+            if end == border:
+                self._caches.reached(self._lease, ids[:border])
             yield
-            kv = self._cache(ids)
+            kv = self._cache(ids, border)
             if kv.length < started.reused:  # others have needed its room meanwhile
                 started.reused, started.pending = kv.length, len(ids) - kv.length
+        self._lease.even = False  # what follows is cut as it comes
         return kv
 
-    def _cache(self, ids: Sequence[int]) -> KV:
+    def _cache(self, ids: Sequence[int], border: int = 0) -> KV:
         """On the worker: this session's cache where passes can use it; a new one, where it has none (any
         more), holds a prefix of all ids but the last."""
         if self._lease.kv is None:
-            self._caches.take(self._lease, ids[:-1], self._capacity, reuse=self._reuse)
+            self._caches.take(self._lease, ids[:-1], self._capacity, reuse=self._reuse, border=border)
         self._caches.ready(self._lease, len(ids))
         assert self._lease.kv is not None
         return self._lease.kv

@@ -21,11 +21,13 @@ if TYPE_CHECKING:
 class Start:
     """What a job goes out from, and what the worker found and did before the first pass."""
 
-    def __init__(self, ids: Sequence[int], true: int) -> None:
+    def __init__(self, ids: Sequence[int], true: int, border: int = 0) -> None:
         self.ids = list(ids)
         self.true = true
+        self.border = border if border < len(self.ids) else 0
         self.began = False
         self.reused = 0
+        self.restored = 0  # of those, from the disk
         self.pending = 0
         self.seconds = 0.0  # of pre-filling
         self.reuse_seconds = 0.0  # of finding a cache and cutting it to what it shares
@@ -59,6 +61,7 @@ class SessionStream:
         stats = self._segment.stats
         return Counters(
             reused=self._started.reused,
+            restored=self._started.restored,
             prefilled=self._started.pending,
             sampled=self._sampled,
             forced=self._forced,
@@ -83,7 +86,7 @@ class SessionStream:
         if self._segment is None:
             session = self._session
             session._worker.check_open()
-            self._started = Start(session._ids, session._claim())
+            self._started = Start(session._ids, session._claim(), session._border)
             self._segment = session._worker.segment(
                 session._begin(self._plan, self._started),
                 partial(session._go_on, self._plan, self._started),

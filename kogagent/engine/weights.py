@@ -13,7 +13,7 @@ import math
 import mmap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -73,14 +73,16 @@ def load_checkpoint(path: str | Path) -> Checkpoint:
 
 
 def identity(path: str | Path) -> str:
-    """Names what `load_checkpoint` would read, without reading it: another text once a file is another, or
-    was written to. Raises ConfigError where there is no model."""
+    """Names what `load_checkpoint` would read, and how, without reading it: another text once a file is
+    another or was written to, or the engine's own sources changed. Raises ConfigError where there is no
+    model."""
     path = _model_file(Path(path)).resolve()
     files = [path]
     if path.is_dir():
         named = [path / name for name in ("config.json", "generation_config.json", _INDEX)]
         files = [*(file for file in named if file.is_file()), *sorted(path.glob("*.safetensors"))]
-    told = [(str(file), stat.st_size, stat.st_mtime_ns) for file in files for stat in (file.stat(),)]
+    told: list[object] = [_sources()]
+    told += [(str(file), stat.st_size, stat.st_mtime_ns) for file in files for stat in (file.stat(),)]
     return hashlib.sha256(repr(told).encode()).hexdigest()
 
 
@@ -95,6 +97,14 @@ def read_spec(path: str | Path) -> ModelSpec:
     from kogagent.engine.formats import gguf_file
 
     return gguf_file.open_gguf(path).layout.spec
+
+
+@cache
+def _sources() -> str:
+    engine = Path(__file__).parent
+    folders = (engine, engine / "backends", engine / "formats")
+    files = sorted(file for folder in folders for file in folder.glob("*.py"))
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
 
 def _model_file(path: Path) -> Path:

@@ -11,6 +11,7 @@ from kogagent.chat import Chat
 from kogagent.disk_cache import DiskCache
 from kogagent.engine.engine import EngineCore
 from kogagent.engine.kv import CacheUse
+from kogagent.engine.prefixes import Prefixes
 from kogagent.engine.sampling import SamplingParams
 from kogagent.errors import ConfigError, InputError
 from kogagent.local.model import LocalModel, ModelOptions, takes_a_while
@@ -46,6 +47,7 @@ class Engine:
         cache_bytes: int | None = None,
         host_cache_bytes: int | None = None,
         disk_cache: DiskCache | bool = True,
+        keep_prompts: bool = False,
     ) -> Engine:
         """Load a model: a known name, a checkpoint directory, or a .gguf file. Blocks until it is ready.
 
@@ -54,8 +56,11 @@ class Engine:
         caches of all conversations may take; those that wait make room, first into host_cache_bytes of the
         host's memory. By default most of what is free on a GPU and a quarter of this machine's, on a CPU
         half. disk_cache: whether the native backend keeps weights on disk as it has packed them, so that the
-        next load takes a tenth of the time (docs/cpu.md). Raises InputError that lists the known names,
-        ConfigError naming what is wrong with the files, MissingExtraError for a package not installed.
+        next load takes a tenth of the time. keep_prompts: whether keys and values of what agents' prompts
+        begin with (instructions, tools, history in front of the question) are kept there too, in files that
+        only this user can read, so that a later process need not compute them (docs/cpu.md). Raises
+        InputError that lists the known names, ConfigError naming what is wrong with the files,
+        MissingExtraError for a package not installed.
         """
         from kogagent.engine.backends import load_backend, resolve
 
@@ -63,6 +68,7 @@ class Engine:
         path = find_model(name_or_path)
         resolve(device, dtype)
         from kogagent.engine.grammar.trie import trie_of
+        from kogagent.engine.weights import identity
 
         tokenizer = Tokenizer.load(path)
         trie_of(tokenizer.vocabulary)  # what every grammar walks; the first turn need not wait for it
@@ -71,6 +77,7 @@ class Engine:
             lambda: load_backend(device, path, dtype, disk),
             cache_bytes=cache_bytes,
             host_cache_bytes=host_cache_bytes,
+            prefixes=Prefixes(disk, identity(path)) if keep_prompts and disk is not None else None,
         )
         width, words = core.spec.vocab_size, len(tokenizer.vocabulary)
         if words > width:

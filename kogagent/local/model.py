@@ -17,6 +17,7 @@ from kogagent.engine.backend import TokenGrammar
 from kogagent.engine.counters import Counters
 from kogagent.engine.engine import EngineCore
 from kogagent.engine.kv import common_prefix
+from kogagent.engine.prefixes import LEAST
 from kogagent.engine.session import Session
 from kogagent.errors import InputError
 from kogagent.local.clip import clip
@@ -126,11 +127,21 @@ class LocalModel:
                 self._session.rewind(len(past.prompt) + kept)
                 self._session.append(after[kept:])
                 return self._session, (*past.prompt, *after), past.next_call
-        ids = await _off_loop(messages, lambda: self._ids(messages, tools))
-        if self._session is None or not self.options.reuse:
+        fresh = self._session is None or not self.options.reuse
+
+        def prompt() -> tuple[list[int], int]:
+            ids = self._ids(messages, tools)
+            if not (fresh and self._core.keeps_rows):
+                return ids, 0
+            return ids, common_prefix(ids, self.chat.before_last(messages, tools))
+
+        ids, border = await _off_loop(messages, prompt)
+        if self._session is None or fresh:
             await self.aclose()
             self._session = self._core.session(reuse=self.options.reuse)
         self._session.sync_to(ids)
+        if fresh:
+            self._session.border = border if border >= LEAST else 0
         calls = sum(len(m.calls) for m in messages if isinstance(m, AssistantMessage))
         return self._session, tuple(ids), calls + 1
 

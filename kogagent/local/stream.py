@@ -90,7 +90,8 @@ def compiled(grammar: Grammar | None, vocabulary: Vocabulary) -> TokenGrammar | 
 
 
 def usage_of(counters: Counters) -> Usage:
-    return Usage(counters.reused, counters.prefilled, counters.sampled, counters.forced, counters.steps)
+    c = counters
+    return Usage(c.reused, c.prefilled, c.sampled, c.forced, c.steps, c.restored)
 
 
 def encode_prompt(tokenizer: Tokenizer, text: str, *, first: bool) -> list[int]:

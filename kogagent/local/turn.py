@@ -15,6 +15,7 @@ from kogagent.engine.stream import SessionStream
 from kogagent.errors import ContextError
 from kogagent.local.kinds import argument_kinds
 from kogagent.local.phrase import Phrase
+from kogagent.local.stream import usage_of
 from kogagent.local.tokens import Writing
 from kogagent.loop.protocols import TurnRequest
 from kogagent.types import (
@@ -110,8 +111,9 @@ class ModelTurn:
     @property
     def usage(self) -> Usage:
         """Tokens so far."""
-        c = self._counters if self._stream is None else self._counters + self._counted(self._stream)
-        return Usage(c.reused, c.prefilled, c.sampled, c.forced, c.steps)
+        if self._stream is None:
+            return usage_of(self._counters)
+        return usage_of(self._counters + self._counted(self._stream))
 
     async def aclose(self) -> None:
         """Stop at a token border and wait for it. Idempotent."""
@@ -269,7 +271,9 @@ class ModelTurn:
 
     def _counted(self, stream: SessionStream) -> Counters:
         """What a phase cost; the turn's prompt counts with the first."""
-        return replace(stream.counters, reused=0, prefilled=0) if self._prompted else stream.counters
+        return (
+            replace(stream.counters, reused=0, prefilled=0, restored=0) if self._prompted else stream.counters
+        )
 
     # ── events ──
 

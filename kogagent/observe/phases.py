@@ -25,6 +25,8 @@ class Phase:
 def phases(usage: Usage, timings: Timings) -> tuple[Phase, ...]:
     """The phases in the order of a turn, then the whole; all rows but the last sum to the last."""
     reused = f"{usage.reused_tokens:,} reused" if usage.reused_tokens else ""
+    if usage.restored_tokens:
+        reused += f", {usage.restored_tokens:,} from disk"
     steps = f"{usage.steps:,} steps" if usage.steps else ""
     return (
         Phase("pre-fill", timings.prefill_s, usage.prefilled_tokens),

@@ -24,7 +24,8 @@ class Usage:
     """Token counts; they add.
 
     prompt = reused + prefilled; completion = sampled + forced. `steps` counts passes of the model
-    while decoding: a forced run of several tokens costs one.
+    while decoding: a forced run of several tokens costs one. `restored` are those of the reused that came
+    from the cache on disk.
     """
 
     reused_tokens: int = 0
@@ -32,6 +33,7 @@ class Usage:
     sampled_tokens: int = 0
     forced_tokens: int = 0
     steps: int = 0
+    restored_tokens: int = 0
 
     @property
     def prompt_tokens(self) -> int:

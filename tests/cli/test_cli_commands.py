@@ -47,7 +47,7 @@ class _Loaded:
 
 def _load(monkeypatch: pytest.MonkeyPatch, *turns: Any, delta: int = 3) -> _Loaded:
     engine = _Loaded(ScriptedModel(*turns, delta=delta))
-    monkeypatch.setattr(loading, "load_engine", lambda model, device, dtype: engine)
+    monkeypatch.setattr(loading, "load_engine", lambda model, device, dtype, **_: engine)
     return engine
 
 
@@ -154,7 +154,7 @@ def test_run_uses_the_tools_that_are_named(monkeypatch: pytest.MonkeyPatch, tmp_
 def test_a_tool_that_cannot_be_loaded_is_bad_input_before_the_model_is(
     monkeypatch: pytest.MonkeyPatch, name: str, said: str
 ) -> None:
-    def never(*_: object) -> None:
+    def never(*_: object, **__: object) -> None:
         raise AssertionError("the model was loaded first")
 
     monkeypatch.setattr(loading, "load_engine", never)
@@ -174,7 +174,7 @@ def test_a_tool_that_cannot_be_loaded_is_bad_input_before_the_model_is(
 def test_errors_are_one_line_and_an_exit_code(
     monkeypatch: pytest.MonkeyPatch, error: Exception, code: int
 ) -> None:
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise error
 
     monkeypatch.setattr(loading, "load_engine", fail)

@@ -415,6 +415,26 @@ def conversation(
     return rounds
 
 
+@pytest.mark.parametrize("name", sorted(EOS))
+def test_what_stands_before_the_last_question_is_what_other_questions_begin_with(
+    models: dict[str, Model], name: str, rng: np.random.Generator
+) -> None:
+    chat = models[name].chat
+    base: list[Message] = [
+        UserMessage("Is it warm?"),
+        AssistantMessage(text="Rather."),
+        UserMessage(texts(rng)),
+    ]
+    for tools in ((), (WEATHER, ADD)):
+        before = chat.before_last(base, tools)
+        assert before == chat.before_last([*base[:-1], UserMessage("zebra")], tools)
+        ids = chat.render([*base[:-1], UserMessage("zebra")], tools)
+        shared = next((i for i, (a, b) in enumerate(zip(before, ids, strict=False)) if a != b), len(before))
+        assert len(before) - 2 <= shared and shared > 5  # a token may go over the border
+        assert "zebra" not in shown(models[name].tokenizer, ids[:shared])
+    assert chat.before_last(base[:-1]) == chat.before_last([]) == []
+
+
 @pytest.mark.parametrize("tools", [False, True], ids=["text", "tools"])
 @pytest.mark.parametrize("name", sorted(EOS))
 def test_following_a_turn_gives_the_ids_of_the_whole_conversation(

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -103,6 +103,23 @@ class CpuBackend(InHostMemory):
         self._check_open()
         check_capacity(self._spec, capacity)
         return TensorKV(self._spec, capacity, torch.float32, _CPU)
+
+    @property
+    def kept_as(self) -> str:
+        return f"torch {torch.__version__} {self._dtype} {torch.get_num_threads()}"
+
+    def rows(self, kv: KV, length: int) -> Sequence[npt.NDArray[Any]]:
+        return (own_kv(kv, _CPU).store[:, :, :, :length].numpy(),)
+
+    def restore(self, kv: KV, rows: Sequence[npt.NDArray[Any]], length: int) -> None:
+        own = own_kv(kv, _CPU)
+        if len(rows) != 1 or rows[0].dtype != np.float32:
+            raise InputError("these rows are not those of a torch cache")
+        try:
+            own.store.numpy()[:, :, :, :length] = rows[0][:, :, :, :length]
+        except (ValueError, IndexError) as error:
+            raise InputError(f"these rows are not {length} of this model's: {error}") from error
+        own.advance(length)
 
     def prefill(self, kv: KV, ids: Sequence[int]) -> None:
         if ids:

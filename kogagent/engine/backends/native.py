@@ -105,6 +105,33 @@ class NativeKV(NeverParked):
         other.advance(length)
         return other
 
+    def rows(self, length: int) -> Sequence[npt.NDArray[Any]]:
+        """Whole tiles of keys, the keys of a last one that has begun [N, K, h, ..], values."""
+        keys, values = self.stores
+        tiles, rest = divmod(length, _TILE)
+        last = (
+            keys[:, :, tiles, :, :rest] if rest else np.zeros((*keys.shape[:2], keys.shape[3], 0), keys.dtype)
+        )
+        return keys[:, :, :tiles], last, values[:, :, :length]
+
+    def restore(self, rows: Sequence[npt.NDArray[Any]], length: int) -> None:
+        keys, values = self.stores
+        tiles, rest = divmod(length, _TILE)
+        if len(rows) != 3 or any(array.dtype != keys.dtype for array in rows):
+            raise InputError(f"these rows are not those of a cache of {keys.dtype}")
+        whole, last, given = rows
+        self._pages.write(0)
+        try:
+            keys[:, :, :tiles] = whole[:, :, :tiles]
+            if rest:
+                keys[:, :, tiles, :, :rest] = (whole[:, :, tiles] if tiles < whole.shape[2] else last)[
+                    ..., :rest
+                ]
+            values[:, :, :length] = given[:, :, :length]
+        except (ValueError, IndexError) as error:
+            raise InputError(f"these rows are not {length} of this model's: {error}") from error
+        self.advance(length)
+
     @property
     def memory(self) -> Mapping[Hashable, int]:
         return {what: rows * self._row_bytes for what, rows in self._pages.parts}
@@ -211,6 +238,17 @@ class NativeBackend(InHostMemory):
         self._handle()
         check_capacity(self._spec, capacity)
         return NativeKV(self._spec, capacity, self._cache)
+
+    @property
+    def kept_as(self) -> str:
+        parts = (library.identity(), self.program, self._kind, self._cache, str(self._threads))
+        return f"native {' '.join(parts)}"
+
+    def rows(self, kv: KV, length: int) -> Sequence[npt.NDArray[Any]]:
+        return own_kv(kv).rows(length)
+
+    def restore(self, kv: KV, rows: Sequence[npt.NDArray[Any]], length: int) -> None:
+        own_kv(kv).restore(rows, length)
 
     def prefill(self, kv: KV, ids: Sequence[int]) -> None:
         if ids:

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -55,24 +53,9 @@ def open_prepared(path: Path, dtype: Dtype, disk: DiskCache) -> NativeBackend:
     return backend
 
 
-def made_by(path: Path) -> str:
-    """Names a checkpoint's files and all on this machine that decides what becomes of them, types aside."""
-    told = [identity(path), library.usable_cores(), library.identity(), library.best_program(), _sources()]
-    return hashlib.sha256(json.dumps(told).encode()).hexdigest()
-
-
-@cache
-def _sources() -> str:
-    """The engine's own Python: a checkpoint read in another way is another."""
-    engine = Path(__file__).parent.parent
-    files = sorted(
-        path for where in (engine, engine / "backends", engine / "formats") for path in where.glob("*.py")
-    )
-    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
-
-
 def _key(path: Path, dtype: Dtype) -> str:
-    return hashlib.sha256(f"{made_by(path)} {dtype}".encode()).hexdigest()[:32]
+    told = (identity(path), dtype, library.usable_cores(), library.identity(), library.best_program())
+    return hashlib.sha256(repr(told).encode()).hexdigest()[:32]
 
 
 def _opened(found: Found, dtype: Dtype) -> NativeBackend | None:
