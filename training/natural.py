@@ -230,7 +230,7 @@ def _request(
     if parts and rng.random() < 0.14:
         return _led(rng, sketch, goal, parts, split)
     tail = _flowing(parts) if rng.random() < 0.85 else ", ".join(p.lstrip(",; ") for p in parts)
-    return _sentence(rng, sketch, f"{goal} {tail}".strip(), split)
+    return _sentence(rng, sketch, re.sub(r" +([,;])", r"\1", f"{goal} {tail}".strip()), split)
 
 
 def _sentence(rng: random.Random, sketch: Sketch, body: str, split: Split) -> str:

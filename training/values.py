@@ -161,7 +161,7 @@ def sort(kinds: Kinds, rng: random.Random, kind: str, args: str, about: str) -> 
             shown = (
                 [o.upper() for o in shown]
                 if style < 0.08
-                else [o.capitalize() for o in shown]
+                else [o[0].upper() + o[1:] for o in shown]
                 if style < 0.2
                 else shown
             )
@@ -180,7 +180,7 @@ def sort(kinds: Kinds, rng: random.Random, kind: str, args: str, about: str) -> 
                 {**text, "enum": [v for v, _ in pairs]} if rng.random() < 0.5 else text, draw, f"{note}."
             )
         case "some":  # several of a closed list
-            shown = [o.capitalize() for o in options] if rng.random() < 0.4 else options
+            shown = [o[0].upper() + o[1:] for o in options] if rng.random() < 0.4 else options
             one = lambda r: (lambda o: Spoken(o, option(o)))(r.choice(shown))  # noqa: E731
             return Sort(
                 {"type": "array", "items": {"type": "string", "enum": shown}}, lambda r: listed(r, one, 1, 3)
@@ -244,6 +244,9 @@ def sort(kinds: Kinds, rng: random.Random, kind: str, args: str, about: str) -> 
 
 
 def _number(rng: random.Random, low: float, high: float) -> Spoken:
+    if high <= 1:
+        value = round(rng.uniform(low, high), rng.choice([1, 2, 2, 3]))
+        return Spoken(value, str(value))
     if high - low > 20 and rng.random() < 0.55:
         return integer(rng, int(low), int(high))
     return number(rng, low, high)
