@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections import OrderedDict
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -29,14 +30,15 @@ class GrammarMemory:
     forty times: over PCIe that was 5 ms a run.
     """
 
-    def __init__(self, grammar: DeviceGrammar, tokens: Blob, vocabulary: list[torch.Tensor]) -> None:
+    def __init__(
+        self, grammar: DeviceGrammar, tokens: Blob, vocabulary: list[torch.Tensor], streams: Sequence[Any]
+    ) -> None:
         self.grammar = grammar
         self._tokens, self._vocabulary = tokens, vocabulary
         self._fixed = self._on_devices(grammar.fixed)
         self._learned: list[torch.Tensor] = []
         self._version = -1
-        # A kernel holds its own stream until it ends.
-        self._streams = [_stream(each.device) for each in vocabulary]
+        self._streams = streams
 
     def _on_devices(self, blob: Blob) -> list[torch.Tensor]:
         return [torch.from_numpy(blob.bytes.copy()).to(each.device) for each in self._vocabulary]
@@ -83,6 +85,7 @@ class Grammars:
 
     def __init__(self, devices: Sequence[torch.device]) -> None:
         self._devices = devices
+        self._streams = [_stream(device) for device in devices]
         self._vocabularies: OrderedDict[str, tuple[Blob, list[torch.Tensor]] | None] = OrderedDict()
         self._known: OrderedDict[str, GrammarMemory | None] = OrderedDict()
 
@@ -113,13 +116,23 @@ class Grammars:
             return None
         try:
             allocate = _pinned if self._devices[0].type == "cuda" else plain
-            return GrammarMemory(DeviceGrammar(grammar, allocate), *found)
+            return GrammarMemory(DeviceGrammar(grammar, allocate), *found, self._streams)
         except SchemaError:
             return None
 
 
-def _stream(device: torch.device) -> torch.cuda.Stream | None:
-    return torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
+def _stream(device: torch.device) -> Any:
+    """A stream that nobody else has: one of torch's pool may be the kernel's own, which it holds until it
+    ends."""
+    if device.type != "cuda":
+        return None
+    from cupy.cuda import Stream
+
+    with torch.cuda.device(device):
+        stream = Stream(non_blocking=True)
+    external: Any = torch.cuda.ExternalStream(stream.ptr, device)  # type: ignore[no-untyped-call]
+    external.owner = stream  # lives as long
+    return external
 
 
 def _pinned(size: int) -> Bytes:
