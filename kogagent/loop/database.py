@@ -12,6 +12,7 @@ import contextlib
 import queue
 import sqlite3
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -81,12 +82,14 @@ class Database:
         except sqlite3.OperationalError as error:  # a directory, or below one that is not there
             raise InputError(f"{self._path}: {error}. Pass a file in a directory that exists.") from error
         try:
-            db.execute("PRAGMA journal_mode = WAL").fetchall()
+            _keep_log(db)
             db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
             db.execute("PRAGMA foreign_keys = ON")
             _migrate(db, self._path)
         except sqlite3.DatabaseError as error:
             db.close()
+            if _busy(error):
+                raise InputError(f"{self._path}: {error}. Another program holds it; try again.") from error
             raise InputError(f"{self._path} is no session store: {error}. Pass another path.") from error
         except InputError:
             db.close()
@@ -226,6 +229,24 @@ class Database:
 
     def _trouble(self, error: Exception) -> InputError:
         return InputError(f"{self._path} cannot be used: {error}. Check the file and its disk.")
+
+
+def _busy(error: sqlite3.Error) -> bool:
+    return error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def _keep_log(db: sqlite3.Connection) -> None:
+    """Turn the write-ahead log on. Of two connections that do so at once SQLite refuses one, however long it
+    may wait for a lock: the waiting is done here."""
+    end = time.monotonic() + _BUSY_MS / 1000
+    while True:
+        try:
+            db.execute("PRAGMA journal_mode = WAL").fetchall()
+            return
+        except sqlite3.OperationalError as error:
+            if not _busy(error) or time.monotonic() > end:
+                raise
+        time.sleep(0.002)
 
 
 def _migrate(db: sqlite3.Connection, path: str) -> None:
