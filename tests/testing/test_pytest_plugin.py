@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch  # noqa: F401 - a run within this one forgets what it imported, and torch cannot be imported twice
 
 pytest_plugins = ["pytester"]
 
