@@ -76,10 +76,12 @@ class Acting:
 
     def allowed(self, setup: Setup, calls: Sequence[ToolCall]) -> int:
         """How many of these calls may run."""
-        room = setup.limits.turn_calls
-        if setup.limits.max_calls is not None:
-            room = min(room, setup.limits.max_calls - self.calls)
-        return min(room, len(calls))
+        limits, room = setup.limits, len(calls)
+        if limits.turn_calls < room:
+            room = limits.turn_calls
+        if limits.max_calls is not None and limits.max_calls - self.calls < room:
+            room = limits.max_calls - self.calls
+        return room
 
     async def act(
         self,
@@ -95,7 +97,7 @@ class Acting:
         shown: the tools of the turn, None for all. answers: what became of calls that were deferred.
         """
         began, waited = time.perf_counter(), self._sink.waited_s
-        running = _Running(setup, turn, shown, answers or {})
+        running = _Running(setup, turn, shown, _NONE if answers is None else answers)
         results = running.results
         wanted = calls if answers is not None else self._admitted(setup, calls, results)
         whole = False
@@ -130,6 +132,8 @@ class Acting:
         """The calls that are to run; the others have their results at once."""
         room = self.allowed(setup, calls)
         self.calls += room
+        if room == len(calls) and not setup.handoffs:
+            return calls
         for call in calls[room:]:
             results[call.id] = self._refused(call, setup.limits)
         if not setup.handoffs:
@@ -170,12 +174,13 @@ class Acting:
                 outcome = await self._outcome(setup, call, context, running.shown, answer)
         running.spans.append((outcome.started, outcome.ended))
         result = running.results[call.id] = self._observed(setup, call, outcome)
-        finished = ToolFinished(call, result, outcome.seconds, outcome.error)
-        if outcome.error is not None:
-            self.failures.append(finished)
+        error = outcome.error
+        finished = ToolFinished(call, result, outcome.ended - outcome.started, error)
         self._sink.put(finished)
-        if outcome.bug and outcome.error is not None and setup.on_tool_error == "raise":
-            raise outcome.error
+        if error is not None:
+            self.failures.append(finished)
+            if outcome.bug and setup.on_tool_error == "raise":
+                raise error
 
     async def _outcome(
         self,
@@ -237,13 +242,17 @@ class Acting:
             nudge = "[The same call gave the same result before. Use it, or do something else.]"
             result = replace(result, text=f"{result.text}\n{nudge}")
         if result.status != "retry":
-            self._retries.pop(call.name, None)
+            if self._retries:
+                self._retries.pop(call.name, None)
             return result
         refused = self._retries[call.name] = self._retries.get(call.name, 0) + 1
         if limits.tool_retries is not None and refused > limits.tool_retries:
             text = f"{outcome.error} This was attempt {refused}: stop calling {call.name} and go on without."
             result = replace(result, text=text, status="failed")
         return result
+
+
+_NONE: Mapping[str, Answer] = {}
 
 
 class _Running:
@@ -256,7 +265,7 @@ class _Running:
     ) -> None:
         self.setup, self.turn, self.shown, self.answers = setup, turn, shown, answers
         hooks = setup.hooks
-        self.plain = shown is None and not answers and hooks.before_call is None and hooks.after_call is None
+        self.plain = hooks.before_call is None and hooks.after_call is None and shown is None and not answers
         self.results: dict[str, ToolResult] = {}
         self.spans: list[tuple[float, float]] = []  # when each ran
 

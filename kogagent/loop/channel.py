@@ -9,11 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import time
+import types
 from collections import deque
+from collections.abc import Generator
 
 from kogagent.types import AgentEvent
 
 _AHEAD = 256  # events
+
+
+@types.coroutine
+def _others() -> Generator[None, None, None]:
+    """Give the event loop one pass: `asyncio.sleep(0)` in one frame less."""
+    yield
 
 
 class Nobody:
@@ -25,7 +33,7 @@ class Nobody:
         return False
 
     async def drained(self) -> None:
-        await asyncio.sleep(0)  # a model and tools that never wait would keep the event loop to themselves
+        await _others()  # a model and tools that never wait would keep the event loop to themselves
 
 
 class Channel:
@@ -33,7 +41,7 @@ class Channel:
 
     def __init__(self) -> None:
         self.events: deque[AgentEvent] = deque()  # not taken yet
-        self._reader: asyncio.Future[None] | None = None
+        self._reader: asyncio.Future[None] | None = None  # waits for an event, and has not been woken
         self._writers: list[asyncio.Future[None]] = []
         self.waited_s = 0.0  # the run, for its reader
         self._ended = False
@@ -42,11 +50,10 @@ class Channel:
 
     def put(self, event: AgentEvent) -> bool:
         """Take an event. True where the reader is so far behind that the run should wait for it."""
-        events = self.events
-        events.append(event)
-        if len(events) == 1:  # else it has been woken already
+        self.events.append(event)
+        if self._reader is not None:
             self._wake_reader()
-        return len(events) >= _AHEAD
+        return len(self.events) >= _AHEAD
 
     def close(self) -> None:
         """The reader wants no more."""
@@ -59,7 +66,7 @@ class Channel:
         if not self.events and self._reader is not None:
             return
         started = time.perf_counter()
-        await asyncio.sleep(0)  # a reader that was woken has its turn now, and seldom needs more
+        await _others()  # a reader that was woken has its turn now, and seldom needs more
         while self.events or self._reader is None:
             writer = asyncio.get_running_loop().create_future()
             self._writers.append(writer)
@@ -82,17 +89,20 @@ class Channel:
                 raise error if error is not None else StopAsyncIteration
             if self._reader is not None:
                 raise RuntimeError("another task is reading this stream; a stream has one reader")
-            self._reader = asyncio.get_running_loop().create_future()
-            for writer in self._writers:
-                if not writer.done():
-                    writer.set_result(None)
-            self._writers.clear()
+            self._reader = waiting = asyncio.get_running_loop().create_future()
+            if self._writers:
+                for writer in self._writers:
+                    if not writer.done():
+                        writer.set_result(None)
+                self._writers.clear()
             try:
-                await self._reader
+                await waiting
             finally:
-                self._reader = None
+                if self._reader is waiting:
+                    self._reader = None
         return self.events.popleft()
 
     def _wake_reader(self) -> None:
-        if self._reader is not None and not self._reader.done():
-            self._reader.set_result(None)
+        reader, self._reader = self._reader, None
+        if reader is not None and not reader.done():
+            reader.set_result(None)

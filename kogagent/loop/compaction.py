@@ -79,11 +79,11 @@ class Room:
         self._tokens = 0  # of the first self._messages messages that the model read, exactly
         self._messages = 0
 
-    def learned(self, usage: Usage, messages: int) -> None:
-        """A prompt of so many messages, and the turn after it, had these tokens."""
+    def learned(self, usage: Usage, messages: Sequence[Message]) -> None:
+        """A prompt of these messages, and the turn after it, had these tokens."""
         if not usage.prompt_tokens:
             return  # the model does not say
-        self._tokens, self._messages = usage.prompt_tokens + usage.completion_tokens, messages + 1
+        self._tokens, self._messages = usage.prompt_tokens + usage.completion_tokens, len(messages) + 1
 
     async def make(
         self, plan: Compaction, model: Model, request: TurnRequest, *, force: bool = False

@@ -8,14 +8,14 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from kogagent.errors import InputError
 from kogagent.loop.channel import Channel, Nobody
 from kogagent.loop.cleanup import close, finish_within
 from kogagent.loop.handoff import Handoff
 from kogagent.loop.observers import RunInfo, Watched
-from kogagent.loop.protocols import ForkingModel, Model, ModelSource, TurnRequest
+from kogagent.loop.protocols import ForkingModel, Model, TurnRequest
 from kogagent.loop.run import Run
 from kogagent.loop.setup import Setup, Sink
 from kogagent.loop.stream import AgentStream
@@ -256,7 +256,8 @@ class Conversation:
 
     async def aclose(self) -> None:
         """Give back what the models hold, an engine's cache say. Idempotent; a later run makes them anew."""
-        await finish_within(asyncio.ensure_future(self._models.aclose()), _CLOSE_S)
+        if self._models.held:
+            await finish_within(asyncio.ensure_future(self._models.aclose()), _CLOSE_S)
 
     async def __aenter__(self) -> Conversation:
         return self
@@ -286,12 +287,18 @@ class _Models:
         held = self._made.get(id(agent)) or self._given.get(id(agent))
         if held is not None:
             return held[1]
-        if not isinstance(agent.model, ModelSource):
-            return agent.model
-        model = agent.model.as_model()
+        model: Any = agent.model
+        make = getattr(model, "as_model", None)  # how a ModelSource is told: isinstance takes a while
+        if make is not None:
+            model = make()
         if id(model) != id(agent.model):  # one that gives itself is its owner's to close
             self._made[id(agent)] = (agent, model)
-        return model
+        return cast(Model, model)
+
+    @property
+    def held(self) -> bool:
+        """Whether there is anything to close."""
+        return bool(self._made)
 
     async def fork(self) -> _Models:
         other = _Models()

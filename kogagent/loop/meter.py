@@ -25,7 +25,8 @@ class Meter:
     def _clear(self) -> None:
         self._turn_usage = _NOTHING
         self._model = _NO_TIME
-        self._reader_s = self._dispatch_s = self._tool_s = self._append_s = 0.0
+        self._reader_s = self._dispatch_s = self._tool_s = 0.0
+        self.append_s = 0.0  # seconds the history took in this turn
 
     def spent(self, usage: Usage) -> None:
         """Tokens of this turn, the model's own or those of something it called."""
@@ -40,16 +41,12 @@ class Meter:
         timings = _scaled(timings, span) if ahead else timings
         self._model = timings if self._model is _NO_TIME else self._model + timings
 
-    def appended(self, seconds: float) -> None:
-        """Seconds the history took."""
-        self._append_s += seconds
-
     def acted(self, span: float, tools: Sequence[tuple[float, float]], reader: float, append: float) -> None:
         """Calls took `span` seconds from the first check to the last result in the history; tools are the
         times in which each ran."""
         tool = min(_covered(tools), span)
         self._tool_s += tool
-        self._append_s += append
+        self.append_s += append
         self._reader_s += reader
         self._dispatch_s += max(span - tool - append - reader, 0.0)
 
@@ -69,7 +66,7 @@ class Meter:
             model.parse_s,
             model.idle_s,
             self._dispatch_s,
-            self._append_s,
+            self.append_s,
         ).fitted()
         self._mark = now
         self._clear()

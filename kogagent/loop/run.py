@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeAlias
 
 from kogagent.errors import ContextError, InputError, ModelError
@@ -131,7 +132,7 @@ class Run:
         if self._first.guardrails.prompt:
             check = self._first.guardrails.check_prompt(self._transcript.view)
             self._guarded = asyncio.ensure_future(check)
-        while not self._transcript.awaiting:
+        while not self._transcript.waits:
             stop = limits.reached(self._turns, self._meter.written)
             if stop is not None:
                 return self._stopped(stop)
@@ -198,17 +199,17 @@ class Run:
             choice = "auto"  # what was required has been done
         acts = choice != "none"
         observes = acts and setup.observe_tokens and isinstance(messages[-1], ToolMessage)
-        return TurnRequest(
-            messages=messages,
-            tools=specs,
-            tool_choice=choice,
-            max_tokens=limits.next_turn_tokens(self._meter.written),
-            max_calls=limits.turn_calls if left is None else min(limits.turn_calls, max(left, 1)),
-            plan_tokens=setup.plan_tokens if acts else 0,
-            output_schema=setup.output_schema,
-            observe_tokens=setup.observe_tokens if observes else 0,
-            sampling=setup.sampling,
-            priority=setup.priority,
+        return TurnRequest(  # by position, which takes half the time
+            messages,
+            specs,
+            choice,
+            limits.next_turn_tokens(self._meter.written),
+            limits.turn_calls if left is None else min(limits.turn_calls, max(left, 1)),
+            setup.plan_tokens if acts else 0,
+            setup.output_schema,
+            setup.observe_tokens if observes else 0,
+            setup.sampling,
+            setup.priority,
         )
 
     async def _turn(self) -> _Turn | Finish:
@@ -258,27 +259,30 @@ class Run:
         if hooks.after_turn is not None:
             await settled(hooks.after_turn(message), type(None), "after_turn")
         self._last_text = message.text
-        self._room.learned(end.usage, len(request.messages))
+        self._room.learned(end.usage, request.messages)
         began = time.perf_counter()
         self._transcript.post(message)
         if self._transcript.journaled:
             await self._transcript.settled()  # safe before anything is done about it
-        self._meter.appended(time.perf_counter() - began)
+        self._meter.append_s += time.perf_counter() - began
         return message, end.reason
 
     async def _hear(self, request: TurnRequest, ahead: Ahead | None) -> tuple[AssistantMessage, TurnEnd]:
         setup, sink = self._setup, self._sink
         stream: AsyncIterator[ModelEvent] = ahead if ahead is not None else setup.model.stream(request)
 
-        def on_call(call: ToolCall) -> None:
-            self._acting.begin_early(setup, call, self._turns, request.messages, self._shown)
-
+        on_call = None
+        if setup.tools.has_pure:
+            on_call = partial(self._begin_early, setup, request.messages)
         began, waited = time.perf_counter(), sink.waited_s
-        message, end = await hear(stream, sink, on_call if setup.tools.has_pure else None)
+        message, end = await hear(stream, sink, on_call)
         span = time.perf_counter() - began
         self._meter.model(end.timings, span, sink.waited_s - waited, ahead=ahead is not None)
         self._meter.spent(end.usage)
         return message, end
+
+    def _begin_early(self, setup: Setup, messages: Sequence[Message], call: ToolCall) -> None:
+        self._acting.begin_early(setup, call, self._turns, messages, self._shown)
 
     async def _recovered(self, error: Exception, request: TurnRequest, failures: int) -> str | None:
         """What the hook says of a failed turn: an answer, or None to make it again. Raises the error else."""

@@ -85,9 +85,10 @@ def decide(
     """The next step after a turn. check is None where any text is an answer; handoffs are the calls that mean
     another agent."""
     if message.calls:
-        for call in message.calls:
-            if call.name in handoffs and call.complete:
-                return HandOff(message.calls, call)
+        if handoffs:
+            for call in message.calls:
+                if call.name in handoffs and call.complete:
+                    return HandOff(message.calls, call)
         return Act(message.calls)
     cut = reason in ("length", "context")
     if check is None:

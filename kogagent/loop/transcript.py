@@ -7,6 +7,7 @@ summary stands for its older part or a result that came late takes the place tha
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Protocol, overload
 
 from kogagent.errors import InputError
@@ -54,8 +55,7 @@ class Messages(Sequence[Message]):
         return self._list[at if at >= 0 else at + self._size]
 
     def __iter__(self) -> Iterator[Message]:
-        for at in range(self._size):
-            yield self._list[at]
+        return islice(self._list, self._size)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Sequence) or isinstance(other, str | bytes):
@@ -136,6 +136,11 @@ class Transcript:
     def open_calls(self) -> tuple[ToolCall, ...]:
         """Calls of the last turn that have no result yet."""
         return tuple(self._open.values())
+
+    @property
+    def waits(self) -> bool:
+        """Whether there are calls whose results come later."""
+        return bool(self._awaiting)
 
     @property
     def awaiting(self) -> tuple[ToolCall, ...]:
@@ -244,11 +249,15 @@ class Transcript:
         return 1 if self._view and isinstance(self._view[0], SystemMessage) else 0
 
     def _add(self, message: Message, opened: dict[str, ToolCall]) -> None:
-        shared = self._view is self._record
-        self._record.append(message)
+        record = self._record
+        record.append(message)
+        shared = self._view is record
         if shared and not self._awaiting:  # as a rule the view is the record
-            kind = type(message)
-            if kind in _PLAIN or (isinstance(message, ToolMessage) and message.result.status != "deferred"):
+            if isinstance(message, ToolMessage):
+                plain = message.result.status != "deferred"
+            else:
+                plain = type(message) in _PLAIN
+            if plain:
                 self._open = opened
                 return
         if isinstance(message, SummaryMessage):

@@ -58,6 +58,8 @@ async def hear(
 class _Said:
     """What a model has said in a turn so far."""
 
+    __slots__ = ("_after", "_before", "_calls", "_observed", "_plan")
+
     def __init__(self) -> None:
         self._observed: list[str] = []
         self._plan: list[str] = []
@@ -82,16 +84,15 @@ class _Said:
 
     def message(self, ids: tuple[int, ...]) -> AssistantMessage:
         """The turn. Text in front of a call is the plan for it."""
-        observed, plan, text = "".join(self._observed), "".join(self._plan), "".join(self._before)
+        plan, text = "".join(self._plan), "".join(self._before)
         if self._calls:
             plan, text = plan + text, "".join(self._after)
         elif plan == text:
             plan = ""  # a plan that was the answer already
-        elif observed == text and not plan:
-            observed = ""  # likewise
-        return AssistantMessage(text, _lines(observed, plan), tuple(self._calls), ids)
-
-
-def _lines(observed: str, plan: str) -> str:
-    """What was observed and what is planned, a line each."""
-    return f"{observed}\n{plan}" if observed and plan else observed + plan
+        if self._observed:
+            observed = "".join(self._observed)
+            if plan:
+                plan = f"{observed}\n{plan}"  # a line each
+            elif self._calls or observed != text:  # else it was the answer already
+                plan = observed
+        return AssistantMessage(text, plan, tuple(self._calls), ids)

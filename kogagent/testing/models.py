@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from types import CoroutineType
+from typing import Any, TypeAlias
 
 from kogagent.errors import ContextError, InputError, ModelError
 from kogagent.loop.protocols import TurnRequest
@@ -44,6 +45,7 @@ class ScriptedTurn:
     written: tuple[Written, ...] = ()
 
 
+_Events: TypeAlias = Generator[ModelEvent, None, None]
 Turn: TypeAlias = "str | ToolCall | ScriptedTurn | Sequence[str | ToolCall]"
 """A turn as short as it can be said: an answer, a call, or texts and calls in a list."""
 
@@ -73,19 +75,22 @@ def as_turn(turn: Turn) -> ScriptedTurn:
     )
 
 
-def turn_events(turn: ScriptedTurn, first_id: int, delta: int = 0) -> Iterator[ModelEvent]:
+def turn_events(turn: ScriptedTurn, first_id: int, delta: int = 0) -> _Events:
     """The events of a turn. Calls without an id get "call_N" from first_id; delta > 0 cuts texts and
     arguments into pieces of so many characters."""
-    for piece in _pieces(turn.plan, delta):
-        yield PlanDelta(piece)
-    for piece in _pieces(turn.text, delta):
-        yield TextDelta(piece)
+    if turn.plan:
+        for piece in _pieces(turn.plan, delta):
+            yield PlanDelta(piece)
+    if turn.text:
+        for piece in _pieces(turn.text, delta):
+            yield TextDelta(piece)
     for number, one in enumerate(turn.calls, first_id):
         if not one.id:
             one = ToolCall(f"call_{number}", one.name, one.arguments, one.complete)
         yield CallStarted(one.id, one.name)
-        for piece in _pieces(one.arguments, delta):
-            yield CallDelta(one.id, piece)
+        if one.arguments:
+            for piece in _pieces(one.arguments, delta):
+                yield CallDelta(one.id, piece)
         yield CallReady(one)
     if turn.error is not None:
         raise turn.error
@@ -94,15 +99,13 @@ def turn_events(turn: ScriptedTurn, first_id: int, delta: int = 0) -> Iterator[M
 
 def _pieces(text: str, size: int) -> Sequence[str]:
     """The text cut into pieces of so many characters, 0 for whole."""
-    if not text:
-        return ()
     return [text[i : i + size] for i in range(0, len(text), size)] if size else (text,)
 
 
 class _Playing:
     """The stream of one turn: a hand-written iterator, closed for good by `aclose`."""
 
-    def __init__(self, start: Callable[[], Iterator[ModelEvent] | Awaitable[Iterator[ModelEvent]]]) -> None:
+    def __init__(self, start: Callable[[], _Events | Awaitable[_Events]]) -> None:
         self._start = start
         self._events: Iterator[ModelEvent] | None = None
 
@@ -111,8 +114,8 @@ class _Playing:
 
     async def __anext__(self) -> ModelEvent:
         if self._events is None:
-            started = self._start()
-            self._events = await started if isinstance(started, Awaitable) else started
+            started: Any = self._start()
+            self._events = await started if isinstance(started, CoroutineType) else started
         for event in self._events:
             return event
         raise StopAsyncIteration
@@ -141,7 +144,7 @@ class ScriptedModel:
     def stream(self, request: TurnRequest) -> _Playing:
         return _Playing(lambda: self._play(request))
 
-    def _play(self, request: TurnRequest) -> Iterator[ModelEvent]:
+    def _play(self, request: TurnRequest) -> _Events:
         if not request.messages:
             raise InputError("a turn needs at least one message")
         at = len(self.requests)
@@ -174,7 +177,7 @@ class MeasuredModel(ScriptedModel):
         tail = room // 3
         return (text[: room - tail] + note + text[len(text) - tail :])[:tokens]
 
-    def _play(self, request: TurnRequest) -> Iterator[ModelEvent]:
+    def _play(self, request: TurnRequest) -> _Events:
         size = self.count(request)
         if size > self.context:
             raise ContextError(f"the prompt has {size} tokens, the context holds {self.context}")
@@ -200,7 +203,7 @@ class FunctionModel:
     def stream(self, request: TurnRequest) -> _Playing:
         return _Playing(lambda: self._ask(request))
 
-    async def _ask(self, request: TurnRequest) -> Iterator[ModelEvent]:
+    async def _ask(self, request: TurnRequest) -> _Events:
         if not request.messages:
             raise InputError("a turn needs at least one message")
         said = self._function(request)

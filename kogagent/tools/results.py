@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
+import json.encoder
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic_core import to_jsonable_python
 
 from kogagent.types import File
-from kogagent.types.quick import quick
 
 
-@quick
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Returned:
     """What came out of a tool's code: a text and files, or what it raised."""
 
@@ -70,7 +68,7 @@ def to_text(value: Any, limit: int) -> str:
             value = _encode(value)
         except TypeError:  # keys that are no text
             value = _encode(_plain(value))
-        if value[:1] == '"':
+        if value[0] == '"':
             value = json.loads(value)  # a date, say: text as it is
     return clean(shorten(value, limit))
 
@@ -79,7 +77,25 @@ def _plain(value: Any) -> Any:
     return to_jsonable_python(value, fallback=str, bytes_mode="base64", inf_nan_mode="constants")
 
 
-_encode = json.JSONEncoder(ensure_ascii=False, default=_plain).encode
+def _encoder() -> Callable[[Any], str]:
+    """json's encoder as CPython has it in C, made once: `encode` makes it anew for each value, which takes
+    four times as long as a small value itself."""
+    encode = json.JSONEncoder(ensure_ascii=False, default=_plain).encode
+    make = getattr(json.encoder, "c_make_encoder", None)
+    if make is None:
+        return encode
+    parts = make(None, _plain, json.encoder.encode_basestring, None, ": ", ", ", False, False, True)
+
+    def quickly(value: Any) -> str:
+        try:
+            return "".join(parts(value, 0))
+        except RecursionError:
+            return encode(value)  # which says so where a value holds itself
+
+    return quickly
+
+
+_encode = _encoder()
 
 
 def shorten(text: str, limit: int) -> str:

@@ -57,7 +57,7 @@ def read_json(adapter: TypeAdapter[Any], text: str, extra: typing.Literal["forbi
     """One JSON text as the adapter's type, strictly: no "1" for an int, no unknown field, no NaN."""
     if "NaN" in text or "Infinity" in text:  # rarely: JSON has no such numbers, pydantic's parser has
         from_json(text, allow_inf_nan=False)
-    return adapter.validate_json(text, strict=True, extra=extra)
+    return adapter.validator.validate_json(text, strict=True, extra=extra)
 
 
 def explain(error: ValueError) -> str:

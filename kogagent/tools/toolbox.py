@@ -15,14 +15,14 @@ import logging
 import math
 import os
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from kogagent.errors import Deferred, InputError, Retry, ToolFailed
 from kogagent.tools.groups import Group
 from kogagent.tools.results import Returned, clean, returned, shorten
-from kogagent.tools.schema import explain
+from kogagent.tools.schema import Signature, explain
 from kogagent.tools.threads import Threads
 from kogagent.tools.tool import Tool, collect
 from kogagent.types import ResultStatus, RunContext, ToolCall, ToolOutcome, ToolResult, ToolSpec
@@ -155,7 +155,7 @@ class Toolbox:
                 f"The call was cut off by the token limit after {len(call.arguments)} characters and was not "
                 f"run. Make it again with shorter arguments. It read: {shorten(call.arguments, 200)}",
             )
-        signature = ready.tool.signature
+        signature = ready.signature
         try:
             values = signature.read(call.arguments)
         except ValueError as error:
@@ -164,37 +164,41 @@ class Toolbox:
             )
         except Exception as error:  # a validator of the user's own types failed
             return self._raised(call, ready, error, 0.0, 0.0)
-        if ready.tool.needs_approval and not approved:
+        tool = ready.tool
+        if tool.needs_approval and not approved:
             denied = await self._denied(call, context, ready)
             if denied is not None:
                 return denied
         if signature.context:
             values[signature.context] = context
         positional = signature.take_positional(values) if signature.positional else ()
-        function = functools.partial(ready.tool.function, *positional, **values)
-        if ready.tool.group is None:
-            return await self._timed(call, ready, function)
-        async with self._groups[ready.tool.group]:
-            return await self._timed(call, ready, function)
-
-    async def _timed(self, call: ToolCall, ready: _Ready, function: Callable[[], Any]) -> ToolOutcome:
-        """The function run, and its outcome."""
-        started = time.perf_counter()
         if ready.never_waits:
-            back: Returned | None = contextvars.copy_context().run(_at_once, function, ready.limit)
-        elif ready.is_async:
-            back = await self._in_task(ready, function)
+            started = time.perf_counter()
+            back: Returned | None = contextvars.copy_context().run(_at_once, ready, positional, values)
+            ended = time.perf_counter()
         else:
-            back = await self._aside(ready, function)
-        ended = time.perf_counter()
+            function = functools.partial(tool.function, *positional, **values)
+            if tool.group is None:
+                started, back, ended = await self._timed(ready, function)
+            else:
+                async with self._groups[tool.group]:
+                    started, back, ended = await self._timed(ready, function)
         if back is None:
             still = "" if ready.is_async else " Its thread may still be running."
             text = f"{call.name} did not finish within {ready.timeout:g} s and was stopped.{still}"
             return ToolOutcome(ToolResult(call.id, call.name, text, "timeout"), started, ended)
         if back.error is not None:
             return self._raised(call, ready, back.error, started, ended)
-        result = ToolResult(call.id, call.name, back.text, files=back.files)
-        return ToolOutcome(result, started, ended, max_tokens=ready.tool.max_result_tokens)
+        result = ToolResult(call.id, call.name, back.text, "ok", back.files)
+        return ToolOutcome(result, started, ended, None, False, tool.max_result_tokens)
+
+    async def _timed(
+        self, ready: _Ready, function: Callable[[], Any]
+    ) -> tuple[float, Returned | None, float]:
+        """When the function started, what it gave or None for a time-out, and when it ended."""
+        started = time.perf_counter()
+        back = await (self._in_task(ready, function) if ready.is_async else self._aside(ready, function))
+        return started, back, time.perf_counter()
 
     async def _denied(self, call: ToolCall, context: RunContext[Any], ready: _Ready) -> ToolOutcome | None:
         """None for an approved call. An approver that fails has approved nothing."""
@@ -300,6 +304,7 @@ class _Ready:
     """A tool with every open question answered."""
 
     tool: Tool[..., Any]
+    signature: Signature
     is_async: bool
     never_waits: bool
     timeout: float
@@ -309,8 +314,9 @@ class _Ready:
     def of(cls, tool: Tool[..., Any], timeout: float, max_result_chars: int) -> _Ready:
         return cls(
             tool,
+            tool.signature,
             tool.is_async,
-            tool.never_waits,
+            tool.never_waits and tool.group is None,
             tool.timeout if tool.timeout is not None else timeout,
             tool.max_result_chars if tool.max_result_chars is not None else max_result_chars,
         )
@@ -361,25 +367,23 @@ async def _on_loop(function: Callable[[], Awaitable[Any]], limit: int, answer: _
         answer.waiter.set_result(done)
 
 
-def _at_once(function: Callable[[], Coroutine[Any, Any, Any]], limit: int) -> Returned:
+def _at_once(ready: _Ready, positional: Sequence[Any], values: dict[str, Any]) -> Returned:
     """What a coroutine that never waits comes to, by its one step: nobody could stop it on its way."""
     process = os.getpid()
     try:
-        back = returned(_stepped(function()), limit)
+        try:
+            ready.tool.function(*positional, **values).send(None)
+        except StopIteration as end:
+            value = end.value
+        else:
+            raise RuntimeError("a coroutine without an await has waited")
+        back = returned(value, ready.limit)
     except KeyboardInterrupt:
         raise
     except BaseException as error:
         back = Returned(error=error)
     _same(process)
     return back
-
-
-def _stepped(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    try:
-        coroutine.send(None)
-    except StopIteration as end:
-        return end.value
-    raise RuntimeError("a coroutine without an await has waited")
 
 
 def _in_thread(function: Callable[[], Any], limit: int) -> Returned | _Pending | None:

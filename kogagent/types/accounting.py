@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cache
 from operator import attrgetter
-from typing import Any, Literal, TypeAlias, TypeVar, cast
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from kogagent.types.quick import quick
 
@@ -14,8 +15,14 @@ T = TypeVar("T")
 
 def _summed(kind: type[T], parts: Sequence[T]) -> T:
     """A value of numbers, each the sum of that field of the parts."""
-    names = (field.name for field in fields(cast(Any, kind)))
-    return kind(*(sum(map(attrgetter(name), parts)) for name in names))
+    of: Any = kind
+    return kind(*map(sum, zip(*map(_values_of(of), parts), strict=True)))
+
+
+@cache
+def _values_of(kind: Any) -> Callable[[Any], tuple[Any, ...]]:
+    """Reads every field of a value, in order."""
+    return attrgetter(*(field.name for field in fields(kind)))
 
 
 @quick
@@ -112,6 +119,8 @@ class Timings:
         """The phases made to sum to no more than the wall. What went on while the device worked is counted
         once, as the device's: reader, idle and parse give way, in this order."""
         fitted = self
+        if self.loop_s >= 0:
+            return self
         for name in ("reader_s", "idle_s", "parse_s"):
             over = -fitted.loop_s
             if over <= 0:

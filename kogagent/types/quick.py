@@ -8,14 +8,14 @@ from typing import Any, Final, Generic, NoReturn, TypeVar
 T = TypeVar("T", bound=type)
 
 _LATER: Final = object()  # in place of a default that a factory makes
-_MANY: Final = 6  # fields from which on the detour over a class that is not frozen pays
+_MANY: Final = 5  # fields from which on the detour over a class that is not frozen pays
 
 
 def quick(cls: T) -> T:
     """Write above `@dataclass(frozen=True, slots=True)`: the same class with a faster `__init__`.
 
-    A turn of the loop makes some twenty-five values, and a frozen class is slow to fill: the standard
-    `__init__` finds `object.__setattr__` and binds it anew for every field. This one binds it once; a value
+    A turn of the loop makes some twenty values, and a frozen class is slow to fill: the standard `__init__`
+    has `object.__setattr__` look up the slot of every field. This one calls the slots' own setters; a value
     of many fields is, until it is filled, of a twin class with the same slots that is not frozen. Raises
     TypeError for a field that `__init__` does not take.
     """
@@ -37,14 +37,15 @@ def quick(cls: T) -> T:
             parameter = f"{name}={given}"
         (named if field.kw_only else ordered).append(parameter)
     twin = _twin(cls) if len(values) >= _MANY else None
-    known |= {"_twin": twin, "_set": object.__setattr__, "_bound": object.__setattr__.__get__}
+    known |= {"_twin": twin, "_become": vars(object)["__class__"].__set__}
     if twin is None:
-        body = ["set = _bound(self)", *(f"set({name!r}, {value})" for name, value in values.items())]
+        known |= {f"_set_{name}": getattr(cls, name).__set__ for name in values}
+        body = [f"_set_{name}(self, {value})" for name, value in values.items()] or ["pass"]
     else:
         body = [
             "if self.__class__ is not _own:",
             f" return _plain(self, {', '.join(f'{name}={value}' for name, value in values.items())})",
-            "_set(self, '__class__', _twin)",
+            "_become(self, _twin)",
             *(f"self.{name} = {value}" for name, value in values.items()),
             "self.__class__ = _own",
         ]
@@ -73,6 +74,6 @@ def _twin(cls: type) -> type | None:
     """A class of the same layout whose instances can be changed, None for one that is generic."""
     if Generic in cls.__bases__:
         return None
-    return type(
-        cls.__name__, cls.__bases__, {"__slots__": vars(cls)["__slots__"], "__setattr__": object.__setattr__}
-    )
+    # Both: setting goes by a call of its own where a base has its own way for either.
+    plainly = {"__setattr__": object.__setattr__, "__delattr__": object.__delattr__}
+    return type(cls.__name__, cls.__bases__, {"__slots__": vars(cls)["__slots__"], **plainly})

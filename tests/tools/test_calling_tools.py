@@ -22,6 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from pydantic import BaseModel, field_validator
 
@@ -90,6 +91,25 @@ class Shelf:
 )
 def test_a_value_becomes_this_text(value: Any, text: str) -> None:
     assert to_text(value, 1000) == text
+
+
+def any_json(rng: np.random.Generator, depth: int = 3) -> Any:
+    """A value as json writes it, its texts of any characters a tokenizer can read."""
+    kind = int(rng.integers(0, 7 if depth else 5))
+    if kind >= 5:
+        below = [any_json(rng, depth - 1) for _ in range(int(rng.integers(0, 4)))]
+        return below if kind == 5 else {f"k{at}\n": value for at, value in enumerate(below)}
+    text = "".join(map(chr, rng.integers(0, 0xD800, 5)))
+    return (None, bool(rng.integers(2)), int(rng.integers(-(2**60), 2**60)), float(rng.normal()), text)[kind]
+
+
+def test_any_json_value_becomes_what_json_writes(rng: np.random.Generator) -> None:
+    for _ in range(200):
+        value = [any_json(rng)]
+        assert to_text(value, 10**6) == json.dumps(value, ensure_ascii=False)
+    value.append(value)
+    with pytest.raises(ValueError, match="Circular reference"):
+        to_text(value, 10**6)
 
 
 def test_a_long_result_keeps_its_head_and_its_tail() -> None:
