@@ -131,6 +131,7 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(stem(word) for word in re.findall(r"\w+", text.lower()))
 
 
+@cache
 def stem(word: str) -> str:
     """A lower-case word without its commonest endings."""
     return re.sub(r"(ing|ed|es|s|e)$", "", word)

@@ -29,8 +29,8 @@ class Engine:
     a time. It stays usable after every error but a DeviceError; then a new one can be loaded.
     """
 
-    def __init__(self, core: EngineCore, tokenizer: Tokenizer) -> None:
-        self._core, self._tokenizer = core, tokenizer
+    def __init__(self, core: EngineCore, tokenizer: Tokenizer, disk: DiskCache | None = None) -> None:
+        self._core, self._tokenizer, self._disk = core, tokenizer, disk
 
     @cached_property
     def chat(self) -> Chat:
@@ -67,12 +67,12 @@ class Engine:
         # Options first: a wrong one is found out before torch is imported and the files are read.
         path = find_model(name_or_path)
         resolve(device, dtype)
-        from kogagent.engine.grammar.trie import trie_of
         from kogagent.engine.weights import identity
+        from kogagent.local.words import spell
 
         tokenizer = Tokenizer.load(path)
-        trie_of(tokenizer.vocabulary)  # what every grammar walks; the first turn need not wait for it
         disk = DiskCache() if disk_cache is True else disk_cache or None
+        spell(tokenizer, path, disk)  # the first turn need not wait for it
         core = EngineCore(
             lambda: load_backend(device, path, dtype, disk),
             cache_bytes=cache_bytes,
@@ -83,7 +83,7 @@ class Engine:
         if words > width:
             core.close()
             raise ConfigError(f"{path}: the tokenizer has {words} tokens, the model only {width}: no pair")
-        return cls(core, tokenizer)
+        return cls(core, tokenizer, disk)
 
     @property
     def name(self) -> str:
@@ -184,7 +184,7 @@ class Engine:
         options = ModelOptions(params, constrained, fallback, forced_runs, reuse)
         self._core.check_open()
         chat = self.chat if call_format is None else Chat(self._tokenizer, format=call_format)
-        return LocalModel(self._core, self._tokenizer, chat, options)
+        return LocalModel(self._core, self._tokenizer, chat, options, self._disk)
 
     def as_model(self) -> LocalModel:
         """What `Agent(engine)` runs on: `model()` with its defaults, greedy."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
 from kogagent.chat import Chat
+from kogagent.disk_cache import DiskCache
 from kogagent.engine.backend import TokenGrammar
 from kogagent.engine.counters import Counters
 from kogagent.engine.engine import EngineCore
@@ -54,8 +55,16 @@ class LocalModel:
     not been.
     """
 
-    def __init__(self, core: EngineCore, tokenizer: Tokenizer, chat: Chat, options: ModelOptions) -> None:
+    def __init__(
+        self,
+        core: EngineCore,
+        tokenizer: Tokenizer,
+        chat: Chat,
+        options: ModelOptions,
+        disk: DiskCache | None = None,
+    ) -> None:
         self._core, self.tokenizer, self.chat, self.options = core, tokenizer, chat, options
+        self._disk = disk
         self._session: Session | None = None
         self.past: Past | None = None
         self._compiled: tuple[_Wanted, TokenGrammar] | None = None  # the last turn's: usually this one's too
@@ -81,7 +90,7 @@ class LocalModel:
 
     async def fork(self) -> LocalModel:
         """A model that goes on from the same past, its cache copied. While a turn goes on, from before it."""
-        other = LocalModel(self._core, self.tokenizer, self.chat, self.options)
+        other = LocalModel(self._core, self.tokenizer, self.chat, self.options, self._disk)
         other._compiled = self._compiled
         past = self.past
         if self._session is not None and self.options.reuse:
@@ -158,11 +167,11 @@ class LocalModel:
         wanted = (tuple(request.tools), request.tool_choice, request.max_calls, request.output_schema)
         if self._compiled is not None and self._compiled[0] == wanted:
             return self._compiled[1]
-        from kogagent.engine.grammar import compile_turn
+        from kogagent.local.grammars import turn_grammar
 
         # In a thread: many tools take longer to compile than a loop may wait.
         grammar = await asyncio.to_thread(
-            compile_turn,
+            turn_grammar,
             {tool.name: tool.parameters for tool in request.tools},
             self.tokenizer.vocabulary,
             self.chat.format,
@@ -170,6 +179,7 @@ class LocalModel:
             max_calls=request.max_calls,
             output_schema=request.output_schema,
             fallback=self.options.fallback,
+            disk=self._disk,
         )
         self._compiled = (wanted, grammar)
         return grammar

@@ -167,7 +167,7 @@ class ModelTurn:
             self._phrase = Phrase(kind, vocabulary, "" if form.at_start else form.trigger)
             self._stream = self._session.stream(
                 sampling=self._sampling,
-                stop_ids=vocabulary.special,
+                stop_ids=vocabulary.special | vocabulary.line_ends,  # a phrase is one line
                 max_tokens=min(budget, self._left),
                 legal_ids=len(vocabulary),
             )

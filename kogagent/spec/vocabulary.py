@@ -46,6 +46,16 @@ class Vocabulary:
         hashed.update(b"".join(len(token).to_bytes(4, "little") + token for token in self.tokens))
         return hashed.hexdigest()
 
+    @cached_property
+    def line_ends(self) -> frozenset[int]:
+        """Ordinary ids with the end of a line in them."""
+        return frozenset(i for i, text in enumerate(self.tokens) if b"\n" in text) - self.special
+
+    def named(self, digest: str) -> Vocabulary:
+        """The same, whose digest is known."""
+        self.__dict__["digest"] = digest
+        return self
+
     def decode(self, ids: Sequence[int]) -> bytes:
         """The bytes of ordinary ids; special ids add nothing."""
         return b"".join(self.tokens[i] for i in ids if i not in self.special)

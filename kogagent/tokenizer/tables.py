@@ -7,8 +7,9 @@ Llama-2-style BPE spells a space as "▁" and a byte outside its alphabet as a t
 from __future__ import annotations
 
 import codecs
+import itertools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from kogagent.errors import ConfigError
@@ -71,12 +72,9 @@ def vocabulary(source: Source) -> tuple[tuple[bytes, ...], frozenset[int]]:
     size = max(names.values(), default=-1) + 1
     tokens = [b""] * size
     special = set(range(size))
-    spell = _byte_level_bytes if is_byte_level(source) else _sentencepiece_bytes
-    characters = {byte: character for character, byte in byte_alphabet().items()}
-    # As a table of the codecs module: a vocabulary has 100,000 tokens to spell.
-    alphabet = codecs.charmap_build("".join(characters[byte] for byte in range(256)))
-    for name, id in names.items():
-        tokens[id] = spell(name, alphabet)
+    spelled = _byte_level_bytes(list(names)) if is_byte_level(source) else map(_sentencepiece_bytes, names)
+    for id, text in zip(names.values(), spelled, strict=True):
+        tokens[id] = text
     special.difference_update(names.values())
     for added in source.added:
         if added.control:
@@ -91,13 +89,23 @@ def build(source: Source, encode: Any) -> Vocabulary:
     return Vocabulary(tokens, special, source.end_ids, encode)
 
 
-def _byte_level_bytes(name: str, alphabet: Any) -> bytes:
+def _byte_level_bytes(names: Sequence[str]) -> list[bytes]:
+    """The bytes of each name. One that is not in the alphabet, an added token, is spelled as it reads, as in
+    the library's own decoder."""
+    characters = {byte: character for character, byte in byte_alphabet().items()}
+    # As a table of the codecs module, and all at once where that goes: a vocabulary has 100,000 tokens.
+    alphabet = codecs.charmap_build("".join(characters[byte] for byte in range(256)))
     try:
-        return codecs.charmap_encode(name, "strict", alphabet)[0]
+        whole = codecs.charmap_encode("".join(names), "strict", alphabet)[0]
     except UnicodeEncodeError:
-        return name.encode()  # an added token is spelled as it reads, as in the library's own decoder
+        if len(names) == 1:
+            return [names[0].encode()]
+        half = len(names) // 2
+        return _byte_level_bytes(names[:half]) + _byte_level_bytes(names[half:])
+    ends = list(itertools.accumulate(map(len, names), initial=0))  # a character is a byte
+    return [whole[begin:end] for begin, end in itertools.pairwise(ends)]
 
 
-def _sentencepiece_bytes(name: str, alphabet: Any) -> bytes:
+def _sentencepiece_bytes(name: str) -> bytes:
     byte = _BYTE_TOKEN.fullmatch(name)
     return bytes([int(byte[1], 16)]) if byte else name.replace("▁", " ").encode()

@@ -147,6 +147,13 @@ class Tokenizer:
         """The bytes of every id, and which are special."""
         return tables.build(self._source, self.encode_continuing)
 
+    def take_vocabulary(self, tokens: tuple[bytes, ...], special: frozenset[int], digest: str) -> Vocabulary:
+        """Have this for `vocabulary`, as it was spelled out before, with its digest. Raises ConfigError for
+        special or end ids that it has not."""
+        made = Vocabulary(tokens, special, self._source.end_ids, self.encode_continuing)
+        self.__dict__["vocabulary"] = made.named(digest)
+        return made
+
     def decoder(self, *, continues: bool = False) -> Decoder:
         """A decoder of ids as they come. continues: they go on after other text, so a first space stays."""
         return Decoder(self.vocabulary, strip_space=self.strips_space and not continues)

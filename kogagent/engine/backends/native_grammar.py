@@ -36,15 +36,12 @@ class NativeGrammar:
         self.site_at = {new: old for old, new in sites.items()}
         self.depth = max(1, tables.depth)
         vocabulary = grammar.trie.vocabulary
-        codes = np.full(len(vocabulary), library.NEVER, np.uint32)
-        codes[[i for i, text in enumerate(vocabulary.tokens) if text]] = library.BYTES
+        text, first = grammar.trie.spelled
+        codes = np.where(np.diff(first) > 0, library.BYTES, library.NEVER).astype(np.uint32)
         for i in vocabulary.special:
             code = tables.code_of(END + 1 + i)
             codes[i] = library.NEVER if code is None else code
         codes[list(vocabulary.end_ids)] = END
-        first = np.zeros(len(vocabulary) + 1, np.uint32)
-        np.cumsum([len(text) for text in vocabulary.tokens], out=first[1:])
-        text = np.frombuffer(b"".join(vocabulary.tokens) or b"\0", np.uint8)
         arrays = [
             tables.lone_code,
             tables.lone_move,

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,9 @@ from kogagent.errors import ConfigError
 from kogagent.spec import Vocabulary
 
 Ints = npt.NDArray[np.int32]
+_NODES = ("byte", "first", "count", "token")
+ARRAYS = (*_NODES, "twins", "reach")
+"""Names of `TokenTrie.arrays`."""
 
 
 class TokenTrie:
@@ -25,18 +29,33 @@ class TokenTrie:
     that ends there or -1 (further ids with the same bytes are in `twins`). reach: bytes of the longest token.
     names: the text of each special id. known: what walks through states shared by all grammars found here."""
 
-    def __init__(self, vocabulary: Vocabulary) -> None:
+    def __init__(self, vocabulary: Vocabulary, arrays: Mapping[str, npt.NDArray[Any]] | None = None) -> None:
+        """arrays: what the `arrays` of a tree of the same vocabulary were."""
         self.vocabulary = vocabulary
         self.words = (len(vocabulary) + 31) // 32
         self.end_ids = vocabulary.end_ids
         if not self.end_ids:
             raise ConfigError("a grammar needs a vocabulary with an end id; set Vocabulary.end_ids")
-        closed = set(vocabulary.end_ids) | vocabulary.special
-        order = sorted((t, i) for i, t in enumerate(vocabulary.tokens) if t and i not in closed)
-        singles = {t[0] for t, _ in order if len(t) == 1}
+        if arrays is None:
+            closed = set(vocabulary.end_ids) | vocabulary.special
+            tokens = vocabulary.tokens
+            order = sorted((i for i, t in enumerate(tokens) if t and i not in closed), key=tokens.__getitem__)
+            self.arrays = _built([tokens[i] for i in order], np.array(order, np.int32))
+        else:
+            self.arrays = {name: np.array(array) for name, array in arrays.items()}
+        self.byte, self.first, self.count, self.token = (self.arrays[name] for name in _NODES)
+        self.reach = int(self.arrays["reach"][0])
+        self.twins: dict[int, list[int]] = {}
+        for token, twin in self.arrays["twins"].tolist():
+            self.twins.setdefault(token, []).append(twin)
+        # Copies for walks of single nodes, where plain lists are faster.
+        self.bytes = self.byte.tobytes()
+        self.first_list: list[int] = self.first.tolist()
+        self.count_list: list[int] = self.count.tolist()
+        self.token_list: list[int] = self.token.tolist()
         # A grammar walks byte by byte: where a byte has no token of its own it could get stuck.
-        self.unspellable = frozenset(range(256)) - singles
-        self._build([t for t, _ in order], np.array([i for _, i in order], np.int32))
+        single = [self.bytes[n] for n in range(1, 1 + self.count_list[0]) if self.token_list[n] >= 0]
+        self.unspellable = frozenset(range(256)) - set(single)
         self.names = {
             vocabulary.tokens[i].decode("utf-8", "replace"): i
             for i in sorted(vocabulary.special - set(vocabulary.end_ids), reverse=True)
@@ -44,59 +63,13 @@ class TokenTrie:
         }
         self.known: OrderedDict[tuple[str, int], Any] = OrderedDict()
 
-    def _build(self, texts: Sequence[bytes], ids: Ints) -> None:
-        lengths = np.array([len(t) for t in texts], np.int32)
-        self.reach = int(lengths.max(initial=1))
-        padded = np.zeros((len(texts), self.reach), np.uint8)
-        flat = np.frombuffer(b"".join(texts), np.uint8)
-        rows = np.repeat(np.arange(len(texts)), lengths)
-        columns = np.arange(len(flat)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        padded[rows, columns] = flat
-        # shared[i]: leading bytes token i has in common with the one before it.
-        shared = np.zeros(len(texts), np.int32)
-        if len(texts) > 1:
-            differ = padded[1:] != padded[:-1]
-            shared[1:] = np.where(differ.any(1), differ.argmax(1), self.reach)
-            shared[1:] = np.minimum(shared[1:], np.minimum(lengths[1:], lengths[:-1]))
-        byte, first, count = [np.zeros(1, np.uint8)], [np.zeros(1, np.int32)], [np.zeros(1, np.int32)]
-        node_of = np.zeros(len(texts), np.int32)  # the node of each token at the level above
-        ends: list[tuple[Ints, Ints]] = []
-        alive = np.arange(len(texts))
-        base = 1
-        for level in range(1, self.reach + 1):
-            alive = alive[lengths[alive] >= level]
-            fresh = shared[alive] < level
-            # In sorted order a prefix seen before was seen in the direct neighbour.
-            number = base + np.cumsum(fresh, dtype=np.int32) - 1
-            parents = node_of[alive[fresh]]
-            above_base = base - len(count[-1])
-            children = np.bincount(parents - above_base, minlength=len(count[-1])).astype(np.int32)
-            count[-1] = children
-            first[-1] = (base + np.cumsum(children) - children).astype(np.int32)
-            byte.append(padded[alive[fresh], level - 1])
-            size = int(fresh.sum())
-            first.append(np.zeros(size, np.int32))
-            count.append(np.zeros(size, np.int32))
-            node_of[alive] = number
-            done = lengths[alive] == level
-            ends.append((number[done], ids[alive[done]]))
-            base += size
-        self.byte = np.concatenate(byte)
-        self.first = np.concatenate(first)
-        self.count = np.concatenate(count)
-        self.token = np.full(len(self.byte), -1, np.int32)
-        self.twins: dict[int, list[int]] = {}
-        for nodes, tokens in ends:
-            self.token[nodes[::-1]] = tokens[::-1]  # of equal tokens the first stands in the array
-            if len(np.unique(nodes)) < len(nodes):
-                for node, token in zip(nodes.tolist(), tokens.tolist(), strict=True):
-                    if self.token[node] != token:
-                        self.twins.setdefault(int(self.token[node]), []).append(token)
-        # Copies for walks of single nodes, where plain lists are faster.
-        self.bytes = self.byte.tobytes()
-        self.first_list: list[int] = self.first.tolist()
-        self.count_list: list[int] = self.count.tolist()
-        self.token_list: list[int] = self.token.tolist()
+    @cached_property
+    def spelled(self) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint32]]:
+        """The bytes of all ids one after the other, and where each begins [V+1]: for programs."""
+        tokens = self.vocabulary.tokens
+        first = np.zeros(len(tokens) + 1, np.uint32)
+        np.cumsum(np.fromiter(map(len, tokens), np.uint32, len(tokens)), out=first[1:])
+        return np.frombuffer(b"".join(tokens) or b"\0", np.uint8), first
 
     def children(self, nodes: Ints) -> tuple[Ints, npt.NDArray[np.intp]]:
         """All children of some nodes, and for each the place of its parent in `nodes`."""
@@ -121,17 +94,72 @@ class TokenTrie:
         return node
 
 
+def _built(texts: Sequence[bytes], ids: Ints) -> dict[str, npt.NDArray[Any]]:
+    """The arrays of a tree of sorted texts."""
+    lengths = np.array([len(t) for t in texts], np.int32)
+    reach = int(lengths.max(initial=1))
+    padded = np.zeros((len(texts), reach), np.uint8)
+    flat = np.frombuffer(b"".join(texts), np.uint8)
+    rows = np.repeat(np.arange(len(texts)), lengths)
+    columns = np.arange(len(flat)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    padded[rows, columns] = flat
+    # shared[i]: leading bytes token i has in common with the one before it.
+    shared = np.zeros(len(texts), np.int32)
+    if len(texts) > 1:
+        differ = padded[1:] != padded[:-1]
+        shared[1:] = np.where(differ.any(1), differ.argmax(1), reach)
+        shared[1:] = np.minimum(shared[1:], np.minimum(lengths[1:], lengths[:-1]))
+    byte, first, count = [np.zeros(1, np.uint8)], [np.zeros(1, np.int32)], [np.zeros(1, np.int32)]
+    node_of = np.zeros(len(texts), np.int32)  # the node of each token at the level above
+    ends: list[tuple[Ints, Ints]] = []
+    alive = np.arange(len(texts))
+    base = 1
+    for level in range(1, reach + 1):
+        alive = alive[lengths[alive] >= level]
+        fresh = shared[alive] < level
+        # In sorted order a prefix seen before was seen in the direct neighbour.
+        number = base + np.cumsum(fresh, dtype=np.int32) - 1
+        parents = node_of[alive[fresh]]
+        above_base = base - len(count[-1])
+        children = np.bincount(parents - above_base, minlength=len(count[-1])).astype(np.int32)
+        count[-1] = children
+        first[-1] = (base + np.cumsum(children) - children).astype(np.int32)
+        byte.append(padded[alive[fresh], level - 1])
+        size = int(fresh.sum())
+        first.append(np.zeros(size, np.int32))
+        count.append(np.zeros(size, np.int32))
+        node_of[alive] = number
+        done = lengths[alive] == level
+        ends.append((number[done], ids[alive[done]]))
+        base += size
+    token = np.full(base, -1, np.int32)
+    twins: list[tuple[int, int]] = []
+    for nodes, tokens in ends:
+        token[nodes[::-1]] = tokens[::-1]  # of equal tokens the first stands in the array
+        if len(np.unique(nodes)) < len(nodes):
+            pairs = zip(token[nodes].tolist(), tokens.tolist(), strict=True)
+            twins += [(one, twin) for one, twin in pairs if one != twin]
+    return {
+        "byte": np.concatenate(byte),
+        "first": np.concatenate(first),
+        "count": np.concatenate(count),
+        "token": token,
+        "twins": np.array(twins, np.int32).reshape(-1, 2),
+        "reach": np.array([reach], np.int32),
+    }
+
+
 _TRIES: OrderedDict[tuple[str, bool], TokenTrie] = OrderedDict()
 _LOCK = threading.Lock()
 
 
-def trie_of(vocabulary: Vocabulary) -> TokenTrie:
-    """The tree of a vocabulary, built once; the last four are kept."""
+def trie_of(vocabulary: Vocabulary, arrays: Mapping[str, npt.NDArray[Any]] | None = None) -> TokenTrie:
+    """The tree of a vocabulary, built once, or made of its arrays; the last four are kept."""
     key = (vocabulary.digest, vocabulary.encode is not None)
     with _LOCK:
         trie = _TRIES.get(key)
         if trie is None:
-            trie = _TRIES[key] = TokenTrie(vocabulary)
+            trie = _TRIES[key] = TokenTrie(vocabulary, arrays)
             while len(_TRIES) > 4:
                 _TRIES.popitem(last=False)
         _TRIES.move_to_end(key)

@@ -1,0 +1,128 @@
+"""A turn's grammar, compiled once and found on disk from then on. Knows an automaton's parts.
+
+What compiles is not even imported where a grammar is found: that takes longer than most grammars.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kogagent import spec
+from kogagent.disk_cache import Damaged, DiskCache, Found
+from kogagent.engine.backend import TokenGrammar
+from kogagent.engine.grammar import automaton as automata
+from kogagent.engine.grammar.automaton import Automaton, Frame
+from kogagent.engine.grammar.matcher import Grammar
+from kogagent.engine.grammar.trie import trie_of
+from kogagent.engine.grammar.walker import Walker
+from kogagent.spec import CallFormat, Vocabulary
+
+KIND = "grammar"
+
+
+def turn_grammar(
+    tools: Mapping[str, Mapping[str, Any]],
+    vocabulary: Vocabulary,
+    format: CallFormat,
+    *,
+    disk: DiskCache | None,
+    fallback: bool,
+    **options: Any,
+) -> TokenGrammar:
+    """What `compile_turn` makes of the same arguments, and the errors it raises; fallbacks are not kept."""
+    key = None
+    if disk is not None and disk.on:
+        key = _key([[*one] for one in tools.items()], vocabulary, format, options)
+        found = None if key is None else disk.find(KIND, key)
+        if found is not None:
+            try:
+                return _grammar(found, vocabulary)
+            except (Damaged, KeyError, TypeError):
+                disk.drop(found)
+    from kogagent.engine.grammar import compile_turn
+
+    grammar = compile_turn(tools, vocabulary, format, fallback=fallback, **options)
+    if disk is not None and key is not None and isinstance(grammar, Grammar):
+        _keep(disk, key, grammar)
+    return grammar
+
+
+def _key(tools: object, vocabulary: Vocabulary, format: CallFormat, options: object) -> str | None:
+    """None for what has no name: a schema that is no JSON is the compiler's to refuse."""
+    told = [tools, asdict(format), options, vocabulary.digest, vocabulary.encode is not None, _sources()]
+    try:
+        text = json.dumps(told, default=_plain)
+    except (TypeError, ValueError, RecursionError):
+        return None
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError
+
+
+@cache
+def _sources() -> str:
+    folders = (Path(automata.__file__).parent, Path(spec.__file__).parent)
+    files = [Path(__file__), *(file for folder in folders for file in sorted(folder.glob("*.py")))]
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files if file.is_file())).hexdigest()
+
+
+def _keep(disk: DiskCache, key: str, grammar: Grammar) -> None:
+    table = grammar.automaton
+    moves = [(state, symbol, move) for state, row in enumerate(table.rows) for symbol, move in row.items()]
+    parts = {
+        "moves": np.array(moves, np.int64).reshape(-1, 3),
+        "final": np.array(sorted(table.final), np.int64),
+        "need": np.array(list(table.need.items()), np.int64).reshape(-1, 2),
+        "sites": np.array(table.sites, np.int64).reshape(-1, 4),
+        "bodies": np.array(sorted(table.bodies), np.int64),
+    }
+    frames: list[tuple[int, int]] = []
+    frame: Frame | None = table.frames
+    while frame is not None:
+        frames.append(frame[:2])
+        frame = frame[2]
+    meta = {
+        "digest": grammar.digest,
+        "notes": grammar.notes,
+        "rows": len(table.rows),
+        "start": table.start,
+        "frames": frames,
+        "library": table.library,
+    }
+    disk.put(KIND, key, meta, parts)
+
+
+def _grammar(found: Found, vocabulary: Vocabulary) -> Grammar:
+    meta = found.meta
+    rows: list[dict[int, int]] = [{} for _ in range(meta["rows"])]
+    for state, symbol, move in found.part("moves").tolist():
+        rows[state][symbol] = move
+    frame: Frame | None = None
+    for site, count in reversed(meta["frames"]):
+        frame = (site, count, frame)
+    if frame is None:
+        raise TypeError("an automaton has a frame")
+    table = Automaton(
+        rows,
+        frozenset(found.part("final").tolist()),
+        dict(found.part("need").tolist()),
+        [(entry, follow, least, most) for entry, follow, least, most in found.part("sites").tolist()],
+        meta["start"],
+        frame,
+        meta["library"],
+        frozenset(found.part("bodies").tolist()),
+    )
+    trie = trie_of(vocabulary)
+    return Grammar(meta["digest"], tuple(meta["notes"]), table, trie, Walker(table, trie))
