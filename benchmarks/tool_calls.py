@@ -9,7 +9,8 @@ and
 phrasings that training never shows. BFCL questions are read from the installed package bfcl-eval (Apache-2.0,
 `pip install --no-deps bfcl-eval`); its Python types become JSON Schema types, dots in names underscores, and
 the score is this file's own. A set of calls asks for at least one call (tool_choice "required") under the
-grammar; irrelevance leaves the choice free and counts turns without a call. --free turns the grammar off.
+grammar; irrelevance leaves the choice free and counts turns without a call. --free turns the grammar off,
+--distinct ends a turn at a call that it has made already.
 """
 
 from __future__ import annotations
@@ -225,11 +226,13 @@ def _fault(value: Any, right: Any, request: str) -> str:
     return "string cut wrongly" if given in wanted or wanted in given else "string of another argument"
 
 
-async def ask(engine: Engine, question: Question, *, grammar: bool, max_tokens: int) -> Score:
+async def ask(
+    engine: Engine, question: Question, *, grammar: bool, max_tokens: int, distinct: bool = False
+) -> Score:
     """One turn of the model."""
     choice: ToolChoice = "required" if question.accepted and grammar else "auto"
     request = TurnRequest(question.messages, question.tools, tool_choice=choice, max_tokens=max_tokens)
-    model = engine.model(constrained=grammar)
+    model = engine.model(constrained=grammar, distinct_calls=distinct)
     calls: list[tuple[str, Any]] = []
     started = time.perf_counter()
     try:
@@ -248,9 +251,11 @@ async def ask(engine: Engine, question: Question, *, grammar: bool, max_tokens: 
 
 
 async def score_set(
-    engine: Engine, questions: Sequence[Question], *, grammar: bool, max_tokens: int
+    engine: Engine, questions: Sequence[Question], *, grammar: bool, max_tokens: int, distinct: bool = False
 ) -> list[Score]:
-    return [await ask(engine, q, grammar=grammar, max_tokens=max_tokens) for q in questions]
+    return [
+        await ask(engine, q, grammar=grammar, max_tokens=max_tokens, distinct=distinct) for q in questions
+    ]
 
 
 def main() -> None:
@@ -263,6 +268,7 @@ def main() -> None:
         "--limit", type=int, default=0, help="the first so many questions of each set; 0: all"
     )
     parser.add_argument("--free", action="store_true", help="without the grammar")
+    parser.add_argument("--distinct", action="store_true", help="a repeated call ends its turn")
     parser.add_argument("--errors", action="store_true", help="count the kinds of error, too")
     parser.add_argument("--max-tokens", type=int, default=200)
     parser.add_argument("--device", default="auto")
@@ -274,11 +280,18 @@ def main() -> None:
             questions = list(held_out() if name == "held_out" else bfcl(name))
             questions = questions[: args.limit] if args.limit else questions
             scores = asyncio.run(
-                score_set(engine, questions, grammar=not args.free, max_tokens=args.max_tokens)
+                score_set(
+                    engine,
+                    questions,
+                    grammar=not args.free,
+                    max_tokens=args.max_tokens,
+                    distinct=args.distinct,
+                )
             )
             seconds, calls = sum(s.seconds for s in scores), sum(s.calls for s in scores)
             refused = [s.error for s in scores if s.error]
-            case = f"{name}/{Path(args.model).name}/{'free' if args.free else 'grammar'}"
+            how = ("free" if args.free else "grammar") + ("_distinct" if args.distinct else "")
+            case = f"{name}/{Path(args.model).name}/{how}"
             note = f"n={len(scores)}, {calls / seconds:.2f} calls/s, refused {len(refused)}"
             for metric, value in (
                 ("tool", sum(s.tool for s in scores) / len(scores)),

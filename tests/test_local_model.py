@@ -55,6 +55,7 @@ WEATHER = ToolSpec(
 PING = ToolSpec("ping", "Ask for a sign of life", {"type": "object", "properties": {}})
 TOOLS = (WEATHER, PING)
 ASK: tuple[Message, ...] = (SystemMessage("Be brief."), UserMessage("Is it warm in Oslo?"))
+PING_CALL = '<tool_call>\n{"name": "ping", "arguments": {}}\n</tool_call>'
 CALL = '<tool_call>\n{"name": "weather", "arguments": {"city": "Oslo", "unit": "c"}}\n</tool_call>'
 
 
@@ -372,6 +373,46 @@ async def test_turning_forced_runs_or_the_grammar_off_changes_the_cost_and_not_t
     assert results[0][1].forced_tokens > 0 == results[1][1].forced_tokens == results[2][1].forced_tokens
     assert results[0][1].completion_tokens == results[1][1].completion_tokens
     assert results[0][1].steps < results[1][1].steps
+
+
+@pytest.mark.parametrize("constrained", [True, False])
+async def test_a_repeated_call_ends_a_turn_of_distinct_calls_and_is_not_told(
+    stage: Callable[..., Stage], constrained: bool
+) -> None:
+    rome = CALL.replace("Oslo", "Rome")
+    one = stage("\n".join((CALL, rome, CALL, PING_CALL)), "Warm.")
+    plain = one.engine.model(constrained=constrained)
+    assert [c.name for c in calls_of(await events_of(plain, ASK))] == ["weather"] * 3 + ["ping"]
+    model = one.engine.model(constrained=constrained, distinct_calls=True)
+    events = await events_of(model, ASK)
+    assert [json.loads(c.arguments)["city"] for c in calls_of(events)] == ["Oslo", "Rome"]
+    assert sum(isinstance(e, CallStarted) for e in events) == 2 and end_of(events).reason == "stop"
+    assert end_of(events).ids == ()  # they would say more than was told
+    said = AssistantMessage(calls=tuple(calls_of(events)))
+    results = [ToolMessage(ToolResult(c.id, c.name, "9")) for c in said.calls]
+    again = await events_of(model, (*ASK, said, *results))
+    assert text_of(again) == "Warm." and end_of(again).usage.reused_tokens > 0
+    prompt = one.engine.chat.render((*ASK, said, *results), TOOLS)
+    assert end_of(again).usage.prompt_tokens == len(prompt)
+
+
+async def test_a_turn_of_distinct_calls_tells_each_event_of_calls_that_differ(
+    stage: Callable[..., Stage],
+) -> None:
+    one = stage("\n".join((CALL, CALL.replace("Oslo", "Rome"))))
+    told = []
+    for distinct in (False, True):
+        model = one.engine.model(distinct_calls=distinct)
+        events = await events_of(model, ASK)
+        text = {c.id: "" for c in calls_of(events)}
+        for e in events:
+            if isinstance(e, CallDelta):
+                text[e.call_id] += e.text
+        told.append(
+            (text, [e for e in events if isinstance(e, CallStarted | CallReady)], end_of(events).reason)
+        )
+        await model.aclose()
+    assert told[0] == told[1] and len(told[0][0]) == 2
 
 
 async def test_a_model_without_reuse_computes_everything_each_turn(tokenizer: Tokenizer) -> None:

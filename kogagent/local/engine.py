@@ -172,16 +172,19 @@ class Engine:
         fallback: bool = False,
         forced_runs: bool = True,
         reuse: bool = True,
+        distinct_calls: bool = False,
         call_format: CallFormat | None = None,
     ) -> LocalModel:
         """A model for one conversation of an agent; close it, or leave that to the run.
 
         fallback: tools with schemas the grammar refuses are held by llguidance (the extra `fallback`).
         constrained, forced_runs, reuse: off to measure what grammar, forced tokens and the cache are worth.
+        distinct_calls: a call that repeats one of its turn, tool and arguments alike, ends the turn and is
+        not told; for small models that do not find the end of a list of calls.
         call_format: how it writes calls, by default what its template shows.
         """
         params = sampling if sampling is not None else SamplingParams()
-        options = ModelOptions(params, constrained, fallback, forced_runs, reuse)
+        options = ModelOptions(params, constrained, fallback, forced_runs, reuse, distinct_calls)
         self._core.check_open()
         chat = self.chat if call_format is None else Chat(self._tokenizer, format=call_format)
         return LocalModel(self._core, self._tokenizer, chat, options, self._disk)

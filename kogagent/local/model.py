@@ -35,13 +35,14 @@ _SOON_CHARS = 8192  # of messages: rendered and encoded in less than a milliseco
 
 @dataclass(frozen=True, slots=True)
 class ModelOptions:
-    """How a model generates its turns. The last three exist to measure what each is worth."""
+    """How a model generates its turns. forced_runs and reuse exist to measure what each is worth."""
 
     sampling: SamplingParams
     constrained: bool  # a grammar over the whole turn: calls well-formed and well-typed
     fallback: bool  # what that grammar cannot hold goes to llguidance instead of being refused
     forced_runs: bool  # tokens the grammar leaves no choice about cost no pass of their own
     reuse: bool  # what is already in the cache is not computed again
+    distinct_calls: bool  # a call that repeats one of its turn, name and arguments, ends the turn untold
 
 
 _Wanted: TypeAlias = tuple[tuple[ToolSpec, ...], ToolChoice, int, Mapping[str, JSONValue] | None]

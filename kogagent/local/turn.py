@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,9 @@ from kogagent.local.tokens import Writing
 from kogagent.loop.protocols import TurnRequest
 from kogagent.types import (
     AssistantMessage,
+    CallDelta,
     CallReady,
+    CallStarted,
     FinishReason,
     Message,
     ModelEvent,
@@ -93,6 +95,8 @@ class ModelTurn:
         self._said: list[str] = []
         self._answered = ""  # a phrase that was the answer, told as both
         self._calls: list[ToolCall] = []
+        self._untold: list[ModelEvent] = []  # of a call that may turn out to be a repetition
+        self._repeated = False
 
     def __aiter__(self) -> ModelTurn:
         return self
@@ -239,15 +243,42 @@ class ModelTurn:
             assert self._stream is not None
             reason = self._stream.reason
             await self._end_stream()
+            self._tell_rest()
             for event in self._parser.finish():
                 self._tell(event)
             assert reason is not None
             self._finish(reason)
             return
         began = time.perf_counter()
-        for event in self._parser.feed(emitted.id for emitted in batch):
-            self._tell(event)
+        events = self._parser.feed(emitted.id for emitted in batch)
+        if self._model.options.distinct_calls:
+            self._tell_distinct(events)
+        else:
+            for event in events:
+                self._tell(event)
         self._parse_s += time.perf_counter() - began
+        if self._repeated:
+            await self._end_stream()
+            self._finish("stop")
+
+    def _tell_distinct(self, events: Sequence[ModelEvent]) -> None:
+        """Tell these events up to a call that was made already; of such a call, nothing."""
+        for event in events:
+            if self._calls and isinstance(event, CallStarted | CallDelta):
+                self._untold.append(event)
+                continue
+            if isinstance(event, CallReady) and event.call.complete:
+                made = ((c.name, c.arguments) for c in self._calls)
+                self._repeated = (event.call.name, event.call.arguments) in made
+                if self._repeated:
+                    return
+            self._tell_rest()
+            self._tell(event)
+
+    def _tell_rest(self) -> None:
+        untold, self._untold = self._untold, []
+        for event in untold:
+            self._tell(event)
 
     async def _next(self) -> list[Emitted]:
         """The next batch of ids, and what waiting for it took."""
@@ -297,15 +328,20 @@ class ModelTurn:
 
     def _finish(self, reason: FinishReason) -> None:
         self._done = True
-        turn = self._session.ids_from(len(self._prompt))
-        self._model.past = Past(
-            self._messages,
-            self._tools,
-            self._prompt,
-            turn,
-            self._told(),
-            tuple(self._calls),
-            self._first_call + len(self._calls),
+        # With a repetition left out, the ids say more than was told: the next turn renders what was.
+        turn = () if self._repeated else self._session.ids_from(len(self._prompt))
+        self._model.past = (
+            None
+            if self._repeated
+            else Past(
+                self._messages,
+                self._tools,
+                self._prompt,
+                turn,
+                self._told(),
+                tuple(self._calls),
+                self._first_call + len(self._calls),
+            )
         )
         c = self._counters
         self._events.append(
