@@ -234,7 +234,7 @@ def cuda(case: Case, rng: np.random.Generator) -> list[Record]:
     return [
         make_record(
             "decode",
-            f"{case.model}/fp16/ctx{case.context}",
+            f"{case.model}/fp16/ctx{case.context}/real weights on a GPU",
             "cuda",
             "tok_s",
             figures["ours"],

@@ -47,7 +47,7 @@ STAGGERS = (
     (8, 9000),
     (8, 12000),
 )
-"""(phases, cycles between two of them); a layer of LaneFormer-2B takes about 68,000."""
+"""(phases, cycles between two of them); a layer of LaneFormer-2B takes about 140,000."""
 SLACK_US = 2.0  # a bin of csrc/monokernel.cu
 PARTS: dict[str, tuple[str, float]] = {
     "cards": ("any", 20),

@@ -52,7 +52,7 @@ def table(bench: str, start: str, metrics: str, form: str, results: Path = RESUL
     found: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
         record = json.loads(line)
-        if record["case"].startswith(start) and record["metric"] in wanted:
+        if record["case"].replace(" ", "_").startswith(start) and record["metric"] in wanted:
             found.setdefault((record["case"], record["backend"]), {})[record["metric"]] = record
     if not found:
         return "Not recorded yet."
@@ -64,7 +64,7 @@ def table(bench: str, start: str, metrics: str, form: str, results: Path = RESUL
         values = {metric: record["value"] for metric, record in of.items()}
         if len(wanted) == 1:
             values = {"ours": values[metrics], **of[metrics]["peers"]}
-        name = case.removeprefix(start) + (f" [{backend}]" if backend != "none" else "")
+        name = case[len(start) :] + (f" [{backend}]" if backend != "none" else "")
         rows.append([name, *(_shown(values[c], form) if c in values else "" for c in columns)])
     last = max(records, key=lambda record: str(record["date"]))
     notes = list(dict.fromkeys(record["note"] for record in records if record["note"]))

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks import common, decode_chart, decode_cuda, phases
+from benchmarks import common, decode_chart, decode_cuda, lanes_chart, phases
 from benchmarks.peer_process import PeerFailed, PeerProcess
 from kogagent.engine.backends.cpu import CpuBackend
 from kogagent.engine.weights import random_tensors
@@ -134,3 +134,15 @@ def test_the_chart_shows_the_newest_record_of_each_case(tmp_path: Path) -> None:
         ("b/fp16/ctx8", 3.0),
     ]
     assert decode_chart.draw(tmp_path).stat().st_size > 1000
+
+
+def test_the_chart_of_lanes_has_a_line_for_each_delay(tmp_path: Path) -> None:
+    cases = [("x/delay 0/link 5 us", 3.0), ("x/delay 2/link 20 us", 4.0), ("x/delay 0/link 5 us", 5.0)]
+    other = [("x/stagger/4 phases, 3 cycles", 1.0), ("x/delay 2/16 splits/ctx512", 2.0)]
+    lines = [
+        {"case": f"laneformer-2b/{case}", "metric": "tok_s", "value": value} for case, value in [*cases, *other]
+    ]
+    (tmp_path / "lanes.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    found = lanes_chart.curves(tmp_path)
+    assert found == {"x": {0: {5: 5.0}, 2: {20: 4.0}}}
+    assert lanes_chart.draw(found, tmp_path / "links.png").stat().st_size > 1000

@@ -288,7 +288,9 @@ def report(args: argparse.Namespace) -> None:
         raise SystemExit(f"runs of {sorted(lengths)} tokens: keep those of one length in dtp_loss.jsonl")
     text = table(lines)
     print(text)
-    plot(lines, args.out / "dtp_loss.png")
+    pictures = args.docs.parent / "assets" if args.docs else args.out
+    pictures.mkdir(exist_ok=True)
+    plot(lines, pictures / "dtp-loss.png")
     if args.docs:
         old = args.docs.read_text()
         if BEGIN not in old or END not in old:

@@ -221,4 +221,4 @@ def test_the_delay_experiment_runs_every_variant_and_reports(
     assert (
         "| dtp2-none |" in docs.read_text() and "old" not in docs.read_text() and "rest" in docs.read_text()
     )
-    assert (tmp_path / "dtp_loss.png").stat().st_size > 1000
+    assert (tmp_path / "assets" / "dtp-loss.png").stat().st_size > 1000

@@ -337,13 +337,14 @@ __device__ __forceinline__ void cache_rows(Misc& misc, u32 pass) {
 
 // Lanes of one card that start a token apart wait for their exchanges apart, while the others stream.
 #ifndef LANE_STAGGER
-#define LANE_STAGGER 0  // cycles between lanes
+#define LANE_STAGGER Model::stagger  // cycles between lanes
 #endif
 #ifndef LANE_PHASES
-#define LANE_PHASES 4  // lanes that start apart; the next ones start with the first
+#define LANE_PHASES 8  // lanes that start apart; the next ones start with the first
 #endif
+template <int W>
 __device__ __forceinline__ void stagger(int lane) {
-    if constexpr (LANE_STAGGER > 0 && DEVICE_LANES > 1) {
+    if constexpr (W == 1 && LANE_STAGGER > 0 && DEVICE_LANES > 1) {  // wide passes are few, and their registers are all in use
         const long long since = clock64();
         while (clock64() - since < lane % LANE_PHASES * (long long)LANE_STAGGER) {
         }
@@ -371,7 +372,7 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
         const int rows = W == 1 || choices ? 1 : min(W, pending - fed);
         const bool heads = choices || (fed + rows == pending && p.want_head);
         const u32 tag0 = p.tag_base + (misc.passes + pass) * (modules + 64);
-        stagger(lane0);
+        stagger<W>(lane0);
         float first_inverse = 1.0f, head_inverse = 1.0f;
         int* const ids = (int*)(sm + as_new(p.off_red));
         if (tid < rows) {
