@@ -140,7 +140,8 @@ def test_the_chart_of_lanes_has_a_line_for_each_delay(tmp_path: Path) -> None:
     cases = [("x/delay 0/link 5 us", 3.0), ("x/delay 2/link 20 us", 4.0), ("x/delay 0/link 5 us", 5.0)]
     other = [("x/stagger/4 phases, 3 cycles", 1.0), ("x/delay 2/16 splits/ctx512", 2.0)]
     lines = [
-        {"case": f"laneformer-2b/{case}", "metric": "tok_s", "value": value} for case, value in [*cases, *other]
+        {"case": f"laneformer-2b/{case}", "metric": "tok_s", "value": value}
+        for case, value in [*cases, *other]
     ]
     (tmp_path / "lanes.jsonl").write_text("\n".join(map(json.dumps, lines)))
     found = lanes_chart.curves(tmp_path)
