@@ -151,11 +151,17 @@ class Writer:
             task = parallel(rng, tool, self.split)
             if task:
                 return task, "parallel"
-        elif roll < 0.35 and len(given) > 1:
+        elif roll < 0.2 and tool.params:
+            task = several(rng, [tool] * rng.choice([2, 2, 2, 3, 4]), self.split)
+            if _differ(task):
+                return task, "parallel"
+        elif roll < 0.37 and len(given) > 1:
             tools = rng.sample(given, min(len(given), rng.choice([2, 2, 3])))
             if rng.random() < 0.25:
                 tools.insert(0, tools[0])
-            return several(rng, tools, self.split), "parallel_multiple"
+            task = several(rng, tools, self.split)
+            if _differ(task):
+                return task, "parallel_multiple"
         return single(rng, tool), "simple" if len(given) == 1 else "multiple"
 
     def calls(self, rng: random.Random, given: list[Tool]) -> Conversation:
@@ -453,6 +459,11 @@ class _Desk:
 
 
 COMMON = {"get", "list", "the", "find", "search", "check", "create", "calculate"}
+
+
+def _differ(task: Task) -> bool:
+    """Whether no call of it stands there twice."""
+    return all(c not in task.calls[:i] for i, c in enumerate(task.calls))
 
 
 def _same(a: Tool, b: Tool) -> bool:

@@ -19,7 +19,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from training.kinds import Kinds, Param, Split, Spoken, in_split, pick, rename, styled, words
+from training.kinds import Kinds, Param, Split, Spoken, in_split, joined, pick, rename, styled, words
 from training.values import FOLDER, sort
 
 OPENERS = {
@@ -46,6 +46,11 @@ STORIES = (
 )  # fmt: skip
 NAMED = (
     "with the {n} {v}", "{n}: {v}", "with {n} set to {v}", "where the {n} is {v}", "with {v} as the {n}", "using {n} {v}", "and {n} {v}", "({n} {v})",
+)  # fmt: skip
+
+
+GIVEN = (
+    " based on {n}", " given the {n}", ", given {n}", " by {n}", " using the provided {n}", " for the specified {n}", "; needs {n}", ", depending on {n}",
 )  # fmt: skip
 
 
@@ -135,7 +140,11 @@ def drawn(rng: random.Random, kinds: Kinds, sketch: Sketch) -> Drawn:
     style = rng.choice(["snake", "snake", "snake", "snake", "camel"])
     params: dict[str, Param] = {}
     for slot in sketch.slots:
-        about = slot.about
+        about, required = slot.about, slot.required
+        if not required and rng.random() < 0.12:
+            required = True
+            if rng.random() < 0.6:
+                about = re.sub(r" *Default [^.]*(\.\d[^.]*)?\.", "", about)
         made = sort(kinds, rng, slot.kind, slot.args, about)
         if made.note:
             about = f"{about} {made.note}"
@@ -152,7 +161,7 @@ def drawn(rng: random.Random, kinds: Kinds, sketch: Sketch) -> Drawn:
             if slot.kind == "bool"
             else plain or tuple(n.replace("{n}", words(slot.key)) for n in NAMED[:4])
         )
-        params[slot.key] = Param(name, made.schema, draw, phrases, slot.required, about)
+        params[slot.key] = Param(name, made.schema, draw, phrases, required, about)
     said = {slot.key: slot for slot in sketch.slots}
     by_key = {key: p.name for key, p in params.items()}
 
@@ -163,9 +172,11 @@ def drawn(rng: random.Random, kinds: Kinds, sketch: Sketch) -> Drawn:
     ordered = list(params.values())
     if rng.random() < 0.9:
         ordered.sort(key=lambda p: not p.required)
-    return Drawn(
-        _tool_name(rng, sketch, kinds.split, style), rng.choice(sketch.abouts), tuple(ordered), ask, sketch
-    )
+    about = rng.choice(sketch.abouts)
+    needed = [words(key) for key, p in params.items() if p.required]
+    if needed and rng.random() < 0.35:
+        about = f"{about.rstrip('.')}{rng.choice(GIVEN).format(n=joined(needed, rng))}."
+    return Drawn(_tool_name(rng, sketch, kinds.split, style), about, tuple(ordered), ask, sketch)
 
 
 def _truth(phrases: Sequence[str]) -> Callable[[random.Random], Spoken]:
@@ -198,14 +209,9 @@ def _varied(rng: random.Random, name: str, split: Split) -> str:
 def _tool_name(rng: random.Random, sketch: Sketch, split: Split, style: str) -> str:
     base = rng.choice(sketch.names)
     _, _, rest = base.partition("_")
-    options = [
-        base,
-        base,
-        f"{sketch.domain}.{base}",
-        f"{rest or base}.{base.split('_')[0]}",
-        f"{sketch.domain}_{base}",
-        rest or base,
-    ]
+    options = [base, base, f"{sketch.domain}.{base}", f"{sketch.domain}_{base}"]
+    if rest and "." not in base:
+        options += [f"{rest}.{base.split('_')[0]}", rest]
     name = rng.choice(options)
     if not in_split(name, split) or rng.random() < 0.12:
         name = _varied(rng, name.replace(".", "_"), split)
@@ -230,7 +236,8 @@ def _request(
     if parts and rng.random() < 0.14:
         return _led(rng, sketch, goal, parts, split)
     tail = _flowing(parts) if rng.random() < 0.85 else ", ".join(p.lstrip(",; ") for p in parts)
-    return _sentence(rng, sketch, re.sub(r" +([,;])", r"\1", f"{goal} {tail}".strip()), split)
+    body = re.sub(r" +([,;])", r"\1", f"{goal} {tail}".strip())
+    return _sentence(rng, sketch, re.sub(r"\b(last|next|past|coming|upcoming) an? ", r"\1 ", body), split)
 
 
 def _sentence(rng: random.Random, sketch: Sketch, body: str, split: Split) -> str:
@@ -290,7 +297,7 @@ def _flowing(parts: Sequence[str]) -> str:
 def _led(rng: random.Random, sketch: Sketch, goal: str, parts: Sequence[str], split: Split) -> str:
     """What is given comes first: 'Given a mass of 2 kg, what is …?'"""
     ahead = _flowing(parts).lstrip(",; ")
-    if ahead.startswith("with "):
+    if re.match(r"with .*\d", ahead):
         ahead = rng.choice(["With ", "Given ", "Assuming ", "For "]) + ahead[5:]
     rest = _sentence(rng, sketch, goal, split)
     if not re.match(r"(I|I'd|I'm|[A-Z]{2,})\b", rest):

@@ -142,8 +142,10 @@ def sort(kinds: Kinds, rng: random.Random, kind: str, args: str, about: str) -> 
             unit, low, high = args.split()
             return Sort({"type": "integer"}, lambda r: span(r, unit, int(low), int(high)))
         case "year":
+            written = str if rng.random() < 0.08 else int  # some take it as text
             return Sort(
-                {"type": "integer"}, lambda r: (lambda y: Spoken(y, str(y)))(r.randint(whole[0], whole[1]))
+                {"type": "string" if written is str else "integer"},
+                lambda r: (lambda y: Spoken(written(y), str(y)))(r.randint(whole[0], whole[1])),
             )
         case "date":
             fmt = rng.choice(list(DATE_FORMATS)) if rng.random() < 0.4 else "YYYY-MM-DD"
