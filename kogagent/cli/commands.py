@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
@@ -21,8 +22,8 @@ DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 _LINE_BYTES = 1 << 20
 
 
-def demo(ask: str, model: str, *, device: str, dtype: str, json: bool) -> int:
-    """Answer one question about the museum."""
+def demo(ask: str, model: str, *, device: str, dtype: str, json: bool, quiet: bool = False) -> int:
+    """Answer one question about the museum. quiet: for what it leaves on disk alone."""
     from kogagent.demo import (
         DEFAULT_MODEL,
         DEFAULT_QUESTION,
@@ -41,7 +42,7 @@ def demo(ask: str, model: str, *, device: str, dtype: str, json: bool) -> int:
             agent = museum_agent(demo_model(engine))
             return await _watch(agent.stream(question, history=worked_examples(question)), view)
 
-    return _guarded(work, json=json)
+    return _guarded(work, json=json, quiet=quiet)
 
 
 def run(
@@ -57,6 +58,7 @@ def run(
     device: str,
     dtype: str,
     json: bool,
+    keep_prompts: bool,
 ) -> int:
     """Give a model a task and tools."""
 
@@ -70,7 +72,7 @@ def run(
         limits = Limits(max_turns=max_turns, turn_tokens=max_tokens)
         drawn = SamplingParams(**sampling)
         found = loading.load_tools(tools)
-        with loading.load_engine(model, device, dtype) as engine:
+        with loading.load_engine(model, device, dtype, keep_prompts=keep_prompts) as engine:
             agent = Agent(engine, found, instructions=system, plan=plan_tokens, limits=limits, sampling=drawn)
             view.question(task, _described(model, engine))
             return await _watch(agent.stream(task), view)
@@ -87,6 +89,7 @@ def chat(
     device: str,
     dtype: str,
     json: bool,
+    keep_prompts: bool,
 ) -> int:
     """Talk until an empty line or the end of input."""
 
@@ -96,7 +99,7 @@ def chat(
         from kogagent.sampling import SamplingParams
 
         limits = Limits(turn_tokens=max_tokens)
-        with loading.load_engine(model, device, dtype) as engine:
+        with loading.load_engine(model, device, dtype, keep_prompts=keep_prompts) as engine:
             agent = Agent(engine, instructions=system, limits=limits, sampling=SamplingParams(**sampling))
             return await _talk(agent, view, _described(model, engine))
 
@@ -178,9 +181,10 @@ def _described(name: str, engine: Engine) -> str:
     return f"{name}, {engine.backend_name} backend, {engine.spec.parameters / 1e6:,.0f}M parameters"
 
 
-def _guarded(work: Callable[[View], Coroutine[Any, Any, int]], *, json: bool) -> int:
-    """Run a command; the caller's mistakes are 2, everything else that this package raises is 1."""
-    view = open_view(as_json=json)
+def _guarded(work: Callable[[View], Coroutine[Any, Any, int]], *, json: bool, quiet: bool = False) -> int:
+    """Run a command; the caller's mistakes are 2, everything else that this package raises is 1. quiet: it
+    shows errors alone."""
+    view = open_view(as_json=json, out=io.StringIO() if quiet else None)
     try:
         return asyncio.run(work(view))
     except KogagentError as error:

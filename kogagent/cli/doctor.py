@@ -59,6 +59,7 @@ class Examination:
     devices: tuple[Part, ...]
     backends: tuple[Part, ...]
     models: tuple[Part, ...]
+    cache: tuple[Part, ...]
     backend: str | None
 
 
@@ -89,6 +90,7 @@ def examine() -> Examination:
             Part(name, "can be loaded" if reason is None else "not here", reason)
             for name, reason in known_models().items()
         ),
+        cache=_cache(),
         backend=next((part.name for part in backends if part.reason is None), None),
     )
 
@@ -106,6 +108,7 @@ def show(*, json: bool) -> int:
         ("devices", found.devices),
         ("backends", found.backends),
         ("models", found.models),
+        ("cache", found.cache),
     ):
         console.print(title, style="bold")
         name, detail = (max(len(getattr(part, field)) for part in parts) for field in ("name", "detail"))
@@ -127,6 +130,16 @@ def _system() -> tuple[Part, ...]:
         Part("python", f"{platform.python_version()} at {sys.executable}"),
         Part("platform", platform.platform()),
     )
+
+
+def _cache() -> tuple[Part, ...]:
+    from kogagent.cli.cache import told
+    from kogagent.errors import InputError
+
+    try:
+        return tuple(Part(name, detail) for name, detail in told())
+    except InputError as error:
+        return (Part("limit", "cannot be used", str(error)),)
 
 
 def _package(name: str, use: str) -> Part:

@@ -11,3 +11,10 @@ Device = Annotated[str, typer.Option(help="auto, cpu, or a backend: cuda, native
 Dtype = Annotated[
     str, typer.Option(help="Of the weights: auto, or one the backend takes; float16 say, int8 on native.")
 ]
+KeepPrompts = Annotated[
+    bool,
+    typer.Option(
+        "--keep-prompts",
+        help="Keep what the prompt begins with on disk, for this user alone: a later start reads it there.",
+    ),
+]

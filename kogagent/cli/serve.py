@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kogagent.cli.options import Device, Dtype, Model
+from kogagent.cli.options import Device, Dtype, KeepPrompts, Model
 from kogagent.errors import InputError, KogagentError, MissingExtraError
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ def serve(
     dtype: Dtype = "auto",
     temperature: Annotated[float, typer.Option(help="Of requests that name none.")] = 1.0,
     max_running: Annotated[int, typer.Option(help="Requests that generate at once; more wait.")] = 4,
+    keep_prompts: KeepPrompts = False,
 ) -> None:
     """Answer OpenAI-compatible chat completions with a model, until interrupted."""
     from kogagent.cli import loading
@@ -43,7 +44,10 @@ def serve(
     try:
         for package in ("starlette", "uvicorn"):
             _need("kogagent serve", package, "server")
-        with _listener(host, port) as listener, loading.load_engine(model, device, dtype) as engine:
+        with (
+            _listener(host, port) as listener,
+            loading.load_engine(model, device, dtype, keep_prompts=keep_prompts) as engine,
+        ):
             _serve(engine, listener, name or Path(model).stem, temperature, max_running)
     except InputError as error:
         report(error)

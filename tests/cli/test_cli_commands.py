@@ -20,6 +20,7 @@ from kogagent.cli.app import app
 from kogagent.errors import ConfigError, ContextError, DeviceError, InputError, ModelError
 from kogagent.loop.protocols import Model
 from kogagent.testing.models import ScriptedModel, ScriptedTurn, call
+from kogagent.testing.tiny import write_tiny_model
 from kogagent.types import Timings, Usage
 
 
@@ -299,6 +300,53 @@ def test_doctor_knows_the_packages_of_every_extra_for_users() -> None:
     }
     assert {(package, extra) for package, (extra, _) in _EXTRAS.items()} <= wanted
     assert set(_EXTRAS) == {package for package, _ in wanted}
+
+
+def test_the_demo_can_be_prepared_without_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    _load(monkeypatch, *_TURNS)
+    result = _run("demo", "--prepare")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize(("arguments", "kept"), [((), False), (("--keep-prompts",), True)])
+def test_prompts_are_kept_where_that_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], kept: bool
+) -> None:
+    asked: list[bool] = []
+    engine = _load(monkeypatch, *_TURNS, "Hello.", "Done.")
+
+    def load(model: str, device: str, dtype: str, *, keep_prompts: bool) -> Any:
+        asked.append(keep_prompts)
+        return engine
+
+    monkeypatch.setattr(loading, "load_engine", load)
+    assert _run("demo").exit_code == 0
+    assert _run("chat", "some-model", *arguments, stdin="hi\n\n").exit_code == 0
+    assert _run("run", "some-model", "task", *arguments).exit_code == 0
+    assert asked == [True, kept, kept]  # the demo's prompts are its own
+
+
+def test_the_cache_on_disk_is_told_and_cleared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KOGAGENT_CACHE", str(tmp_path / "kept"))
+    assert "off: KOGAGENT_CACHE_BYTES is 0" in _run("cache").stdout  # the suite's own environment
+    monkeypatch.setenv("KOGAGENT_CACHE_BYTES", "50000000")
+    model = write_tiny_model(tmp_path / "model")
+    prepared = _run("prepare", str(model), "--device", "cpu")
+    assert prepared.exit_code == 0, prepared.output
+    told = dict(line.split(maxsplit=1) for line in _run("cache").stdout.splitlines())
+    assert prepared.stdout == _run("cache").stdout
+    assert told["folder"] == str(tmp_path / "kept") and told["limit"] == "50 MB"
+    assert told["words"].startswith("1 file, 0.")
+    parts = {part["name"]: part["detail"] for part in json.loads(_run("doctor", "--json").stdout)["cache"]}
+    assert parts == told
+    assert str(tmp_path / "kept") in _run("doctor").stdout
+    assert "MB removed from" in _run("cache", "--clear").stdout
+    assert list((tmp_path / "kept").iterdir()) == []
+    monkeypatch.setenv("KOGAGENT_CACHE_BYTES", "lots")
+    wrong = _run("cache")
+    assert wrong.exit_code == 2 and "must be a number of bytes" in wrong.stderr
+    assert "must be a number of bytes" in _run("doctor").stdout
+    assert _run("prepare", "no-such-model").exit_code == 2
 
 
 def test_the_command_works_as_a_process_of_its_own() -> None:
