@@ -77,7 +77,7 @@ class Agent:
 
         if inspect.isclass(model):
             raise InputError(f"{model!r} is a class. Pass an instance: Engine.load(…), say.")
-        if not isinstance(model, Model | ModelSource):
+        if not (hasattr(model, "stream") or hasattr(model, "as_model")):  # isinstance takes a while
             raise InputError(
                 f"{model!r} is no model: it has neither stream() nor as_model(). Pass an Engine."
             )

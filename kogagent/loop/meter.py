@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 
 from kogagent.types import Timings, Usage
 
@@ -15,11 +14,10 @@ class Meter:
     """Turns follow each other without a gap: what happens in one is told as it happens, then added up."""
 
     def __init__(self) -> None:
-        self.started = time.perf_counter()
         self.written = 0  # tokens, by models
         self._ended: list[Timings] = []  # turns
         self._spent: list[Usage] = []
-        self._mark = self.started
+        self._mark = time.perf_counter()
         self._clear()
 
     def _clear(self) -> None:
@@ -75,8 +73,8 @@ class Meter:
 
     def whole(self) -> tuple[Usage, Timings]:
         """Of the run so far; what no turn has counted is the loop's."""
-        usage, timings = Usage.total(self._spent), Timings.total(self._ended)
-        return usage, replace(timings, wall_s=time.perf_counter() - self.started)
+        rest = Timings(wall_s=time.perf_counter() - self._mark)
+        return Usage.total(self._spent), Timings.total([*self._ended, rest])
 
 
 def _scaled(timings: Timings, span: float) -> Timings:

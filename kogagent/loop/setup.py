@@ -14,6 +14,7 @@ from kogagent.loop.step import Check
 from kogagent.loop.transcript import Transcript
 from kogagent.sampling import SamplingParams
 from kogagent.types import AgentEvent, JSONValue
+from kogagent.types.quick import quick
 
 if TYPE_CHECKING:
     from kogagent.loop.compaction import Compaction
@@ -40,6 +41,7 @@ class Successor(Protocol):
         """Make the conversation its own."""
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Setup:
     """Everything a run needs of one agent, checked.
