@@ -32,6 +32,7 @@ _VERDICTS = 1 << 13
 _NO_ROOM = 0x7FFF
 _MOST_RUNS = ANSWER_RUN - FIRST_RUN
 _MOST_TEXT = 1 << 24
+_KEPT_FRAMES = 1 << 14
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -96,6 +97,12 @@ def choice_rooms(tables: Tables) -> npt.NDArray[np.uint32]:
     return rooms
 
 
+def _counted(frame: Frame) -> bool:
+    """Whether no count of these frames stands for a class."""
+    _, count, below = frame
+    return count >= 0 and (below is None or _counted(below))
+
+
 class DeviceGrammar:
     """One grammar's arrays. Raises SchemaError, saying why, for a grammar that must stay on the host.
 
@@ -124,6 +131,7 @@ class DeviceGrammar:
                 "bounds": np.stack([tables.site_least, tables.site_most], 1),
             }
         )
+        self._frames_keys: dict[Frame, int] = {}
         self.version = 0
         self._forget(1024, 8192)
         self._ahead = Ahead(grammar, self._learn)
@@ -141,6 +149,9 @@ class DeviceGrammar:
             },
             self._allocate,
         )
+        self._known_words = self.learned.view("known", np.uint64, slots)
+        self._run_records = self.learned.view("runs", RUN, slots // 2)
+        self._run_ids = self.learned.view("run_ids", np.int32, ids)
         self.version += 1
 
     def record(self, fixed: int, learned: int, vocabulary: int, tokens: Blob) -> npt.NDArray[np.void]:
@@ -177,10 +188,19 @@ class DeviceGrammar:
 
     def key(self, state: int, frame: Frame) -> int:
         """What the kernel calls this class of configurations; frame in normal form."""
-        key = 0
-        for site, count in self.frames(frame):
-            key = splitmix64(key ^ ((count & 0xFFFFFFFF) << 32 | site))
-        return splitmix64(key ^ self.tables.states[state]) or 1
+        return splitmix64(self._frames_key(frame) ^ self.tables.states[state]) or 1
+
+    def _frames_key(self, frame: Frame | None) -> int:
+        if frame is None:
+            return 0
+        key = self._frames_keys.get(frame)
+        if key is None:
+            if len(self._frames_keys) >= _KEPT_FRAMES:
+                self._frames_keys.clear()
+            site, count, below = frame
+            word = (count & 0xFFFFFFFF) << 32 | self.tables.site_numbers[site]
+            key = self._frames_keys[frame] = splitmix64(self._frames_key(below) ^ word)
+        return key
 
     def learn(self, matcher: Matcher) -> int | None:
         """Note what is forced where this matcher stands: the verdict on what leads here. None where that
@@ -243,23 +263,20 @@ class DeviceGrammar:
         verdict = FREE
         if ids:
             verdict = FIRST_RUN + self.runs
-            self.learned.view("run_ids", np.int32, self._ids)[self._used : self._used + len(ids)] = ids
-            runs = self.learned.view("runs", RUN, self._slots // 2)
-            runs[self.runs] = (self._used, len(ids), then, 0)
+            self._run_ids[self._used : self._used + len(ids)] = ids
+            self._run_records[self.runs] = (self._used, len(ids), then, 0)
             self.runs += 1
             self._used += len(ids)
         self._known[key] = verdict
-        known = self.learned.view("known", np.uint64, self._slots)
         at = key & (self._slots - 1)
-        while known[at]:
+        while self._known_words[at]:
             at = (at + 1) & (self._slots - 1)
-        known[at] = key - key % _VERDICTS + verdict
+        self._known_words[at] = key - key % _VERDICTS + verdict
 
     def _grow(self) -> None:
         """Twice the room, with what is known so far."""
-        known, old, waiting = self._known, self.learned, self._waiting
-        runs = old.view("runs", RUN, self._slots // 2).copy()
-        ids = old.view("run_ids", np.int32, self._ids).copy()
+        known, waiting = self._known, self._waiting
+        runs, ids = self._run_records, self._run_ids
         self._forget(2 * self._slots, 2 * self._ids)
         self._waiting = waiting
         for key, verdict in known.items():
@@ -281,9 +298,7 @@ class DeviceGrammar:
                 return ids, FREE, (state, frame)
             ids += run
             after = self._after(state, frame, run)
-            if (
-                after is None
-            ):  # counts that stand for a class have grown: the class behind them is not certain
+            if after is None:
                 return ids, ASK, None
             state, frame = after
             if state == FINISHED:
@@ -291,7 +306,13 @@ class DeviceGrammar:
             frame = grammar.walker.normal(frame)
 
     def _after(self, state: int, frame: Frame, run: Sequence[int]) -> tuple[int, Frame] | None:
-        vocabulary = self.grammar.trie.vocabulary
+        """The configuration behind a run; None where a count that stands for a class has grown."""
+        vocabulary, automaton = self.grammar.trie.vocabulary, self._automaton
+        certain = _counted(frame)
+        if certain and vocabulary.special.isdisjoint(run) and not set(vocabulary.end_ids).intersection(run):
+            text, end, frames, _ = self.grammar.chain(state, frame)
+            if b"".join([vocabulary.tokens[token] for token in run]) == text:
+                return end, frames
         for token in run:
             symbols: Sequence[int] = vocabulary.tokens[token]
             if token in vocabulary.end_ids:
@@ -299,9 +320,9 @@ class DeviceGrammar:
             elif token in vocabulary.special:
                 symbols = (SPECIAL + token,)
             for symbol in symbols:
-                if self._counts_a_class(state, frame, symbol):
+                if not certain and self._counts_a_class(state, frame, symbol):
                     return None
-                after = self._automaton.step(state, frame, symbol)
+                after = automaton.step(state, frame, symbol)
                 assert after is not None, "a forced id is illegal"
                 state, frame = after
         return state, frame

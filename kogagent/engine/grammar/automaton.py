@@ -108,6 +108,46 @@ class Automaton:
             seen.update(row)
             state, frame = self.sites[site][1], below
 
+    def only(self, state: int, frame: Frame) -> int | None:
+        """The one symbol that is legal here, or None where there are several or none."""
+        row = self.rows[state]
+        if len(row) == 1 and state not in self.final:
+            (symbol,) = row
+            return None if self.step(state, frame, symbol) is None else symbol
+        only = None
+        for symbol in self.legal(state, frame):
+            if only is not None:
+                return None
+            only = symbol
+        return only
+
+    def ways(self, state: int) -> tuple[tuple[int, int], ...]:
+        """(symbol, move) of a state's row: of all bytes with the same move one, END and each special id."""
+        found = self._ways.get(state)
+        if found is None:
+            found = self._ways[state] = _distinct(self.rows[state].items())
+        return found
+
+    def branches(self, state: int, frame: Frame) -> list[tuple[int, tuple[int, Frame]]]:
+        """Where one symbol leads from here: for each of the `ways` that is legal its symbol and the
+        configuration behind it."""
+        out: list[tuple[int, tuple[int, Frame]]] = []
+        ways, taken = self.ways(state), set[int]()
+        at, frames = state, frame
+        while True:
+            for symbol, _ in ways:
+                after = self.step(state, frame, symbol)
+                if after is not None:
+                    out.append((symbol, after))
+            if at not in self.final:
+                return out
+            site, count, below = frames
+            if below is None or (count < self.sites[site][2] and count != FAR):
+                return out
+            taken.update(self.rows[at])
+            at, frames = self.sites[site][1], below
+            ways = _distinct((s, move) for s, move in self.rows[at].items() if s not in taken)
+
     def returned(self, frame: Frame) -> tuple[int, Frame] | None:
         """The configuration after the call of `frame` has returned, its own count taken as enough."""
         site, _, below = frame
@@ -132,27 +172,31 @@ class Automaton:
         return not all(self.rows[state] or state in (FINISHED, RETURN) for state in waiting)
 
     @cached_property
+    def _ways(self) -> dict[int, tuple[tuple[int, int], ...]]:
+        return {}
+
+    @cached_property
     def max_need(self) -> int:
         return max(self.need.values(), default=0)
 
     @cached_property
     def depth(self) -> int:
         """Frames a configuration can have: what a device's stack must hold."""
+        rows, sites = self.rows, self.sites
         inside: dict[int, int] = {}
 
         def deepest(entry: int) -> int:
             if entry in inside:
                 return inside[entry]
-            seen, queue, most = {entry}, [entry], 0
+            seen, queue, most = {entry, DEAD, FINISHED, RETURN}, [entry], 0
             while queue:
-                for move in self.rows[queue.pop()].values():
+                row = rows[queue.pop()]
+                for move in row.values() if len(row) < 2 else set(row.values()):
+                    target = move & TARGET
                     if move & PUSH:
-                        callee, back = self.sites[move & TARGET][:2]
+                        callee, target = sites[target][:2]
                         most = max(most, 1 + deepest(callee))
-                        target = back
-                    else:
-                        target = move & TARGET
-                    if target not in seen and target not in (DEAD, FINISHED, RETURN):
+                    if target not in seen:
                         seen.add(target)
                         queue.append(target)
             inside[entry] = most
@@ -168,3 +212,9 @@ class Automaton:
             most = max(most, base + deepest(state))
             state, base, frame = self.sites[frame[0]][1], base - 1, frame[2]
         return most
+
+
+def _distinct(moves: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """Of the bytes with the same move one, and all other symbols."""
+    first = {move if symbol < END else ~symbol: (symbol, move) for symbol, move in moves}
+    return tuple(first.values())

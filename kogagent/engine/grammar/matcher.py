@@ -103,7 +103,7 @@ class Grammar:
         out: list[int] = []
         length = 0
         while length < _LONGEST:
-            text, state, frame, symbol = self._chain(state, frame)
+            text, state, frame, symbol = self.chain(state, frame)
             if symbol is None:
                 out += self._certain(text, state, frame) if text else ()
                 break
@@ -120,7 +120,7 @@ class Grammar:
             length += len(text) + 1
         return tuple(out)
 
-    def _chain(self, state: int, frame: Frame) -> _Chain:
+    def chain(self, state: int, frame: Frame) -> _Chain:
         """The bytes that are forced from here, where they lead, and the id's symbol that is forced there or
         None. Chains that begin inside one another share their end."""
         chains, step = self._chains, self.automaton.step
@@ -130,7 +130,7 @@ class Grammar:
             known = chains.get((state, frame))
             if known is not None:
                 break
-            symbol = self._only(state, frame)
+            symbol = self.automaton.only(state, frame)
             if symbol is None or symbol >= END:
                 known = b"", state, frame, symbol
                 break
@@ -148,15 +148,6 @@ class Grammar:
         for i, config in enumerate(passed):
             chains[config] = whole[i:], state, frame, symbol
         return whole, state, frame, symbol
-
-    def _only(self, state: int, frame: Frame) -> int | None:
-        """The one symbol that is legal here, or None."""
-        only = None
-        for symbol in self.automaton.legal(state, frame):
-            if only is not None:
-                return None
-            only = symbol
-        return only
 
     def _tokens(self, text: bytes) -> list[int] | None:
         """The tokenizer's ids of a text; None where they do not spell it back."""
@@ -218,7 +209,7 @@ class Grammar:
 
     def _single(self, state: int, frame: Frame) -> tuple[int, ...]:
         """Without a tokenizer: the one id that is legal here."""
-        symbol = self._only(state, frame)
+        symbol = self.automaton.only(state, frame)
         if symbol is None:
             return ()
         if symbol == END:

@@ -17,6 +17,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -117,18 +119,21 @@ def make_tables(automaton: Automaton) -> Tables:
             f"the grammar has {len(states)} states and {len(site_numbers)} calls, a device table holds "
             f"{_TARGET + 1}. Offer fewer tools at once, or keep the grammar on the host"
         )
-    special = sorted({s - SPECIAL for n in states for s in automaton.rows[n] if s >= SPECIAL})
-    codes = {SPECIAL + id: SPECIAL + i for i, id in enumerate(special)}
-    lone = sum(len(automaton.rows[n]) <= 1 for n in states)
-
-    def packed(move: int) -> int:
-        to = site_numbers[move & TARGET] if move & PUSH else states[move & TARGET]
-        return to | (_PUSH if move & PUSH else 0) | (_COUNT if move & COUNT else 0)
-
-    entries = [
-        (i, codes.get(s, s), packed(m)) for n, i in states.items() for s, m in automaton.rows[n].items()
-    ]
-    places = np.array(entries, np.int64).reshape(-1, 3)
+    rows = [automaton.rows[n] for n in states]
+    lone = sum(len(row) <= 1 for row in rows)
+    sizes = [len(row) for row in rows]
+    symbols = np.fromiter(chain.from_iterable(rows), np.int64, sum(sizes))
+    moves_of = np.fromiter(chain.from_iterable(row.values() for row in rows), np.int64, sum(sizes))
+    special = np.unique(symbols[symbols >= SPECIAL]) - SPECIAL
+    codes = np.where(symbols < SPECIAL, symbols, SPECIAL + np.searchsorted(special, symbols - SPECIAL))
+    pushes = moves_of & PUSH != 0
+    to = np.where(
+        pushes,
+        _renumbered(site_numbers)[np.where(pushes, moves_of & TARGET, 0)],
+        _renumbered(states)[np.where(pushes, 0, moves_of & TARGET)],
+    )
+    packed = to | np.where(pushes, _PUSH, 0) | np.where(moves_of & COUNT != 0, _COUNT, 0)
+    places = np.stack([np.repeat(np.arange(len(rows)), sizes), codes, packed], axis=1)
     alone = places[places[:, 0] < lone]
     lone_code, lone_move = np.full(lone, _NO_CODE, np.uint16), np.zeros(lone, np.uint16)
     lone_code[alone[:, 0]], lone_move[alone[:, 0]] = alone[:, 1], alone[:, 2]
@@ -136,16 +141,12 @@ def make_tables(automaton: Automaton) -> Tables:
     places = places[places[:, 0] >= lone]
     wide[places[:, 0] - lone, places[:, 1]] = places[:, 2]
     # Equal columns have equal products with random odd numbers; the classes are checked against the columns.
-    salt = np.random.default_rng(len(entries)).integers(1, 2**63, len(wide), dtype=np.uint64) * 2 + 1
-    hashes = (wide[:, :END].astype(np.uint64) * salt[:, None]).sum(0, dtype=np.uint64)
+    hashes = (wide[:, :END].astype(np.uint64) * _salts()[: len(wide), None]).sum(0, dtype=np.uint64)
     _, first, byte_class = np.unique(hashes, return_index=True, return_inverse=True)
     moves = np.concatenate([wide[:, first], wide[:, END:]], axis=1)
     assert np.array_equal(moves[:, byte_class.reshape(-1)], wide[:, :END])
-    need = np.zeros(len(states), np.uint16)
-    final = np.zeros(len(states), np.uint8)
-    for old, new in states.items():
-        need[new] = automaton.need.get(old, 0)
-        final[new] = old in automaton.final
+    need = np.array([automaton.need.get(old, 0) for old in states], np.uint16)
+    final = np.array([old in automaton.final for old in states], np.uint8)
     kept = [automaton.sites[n] for n in site_numbers]
     renamed = [(states.get(e, 0), states.get(f, 0), least, most) for e, f, least, most in kept]
     sites = np.array(renamed, np.int64).reshape(-1, 4)
@@ -160,7 +161,7 @@ def make_tables(automaton: Automaton) -> Tables:
         moves,
         byte_class.reshape(-1).astype(np.uint8),
         len(first),
-        np.array(special, np.uint32),
+        special.astype(np.uint32),
         final,
         need,
         sites[:, 0].astype(np.uint16),
@@ -180,20 +181,21 @@ def reached(automaton: Automaton) -> tuple[dict[int, int], dict[int, int]]:
 
     The first three states keep their places; behind them come those with one move, then the others.
     """
+    rows, calls = automaton.rows, automaton.sites
     found = dict.fromkeys((DEAD, FINISHED, RETURN))
     sites: dict[int, int] = {0: 0}
     queue: list[int] = []
 
-    def reach(state: int) -> None:
-        if state not in found:
-            found[state] = None
-            queue.append(state)
+    def reach(*states: int) -> None:
+        for state in states:
+            if state not in found:
+                found[state] = None
+                queue.append(state)
 
     def call(site: int) -> None:
         if site not in sites:
             sites[site] = len(sites)
-            reach(automaton.sites[site][0])
-            reach(automaton.sites[site][1])
+            reach(*calls[site][:2])
 
     frame: Frame | None = automaton.frames
     while frame is not None:
@@ -201,13 +203,30 @@ def reached(automaton: Automaton) -> tuple[dict[int, int], dict[int, int]]:
         frame = frame[2]
     reach(automaton.start)
     while queue:
-        for move in automaton.rows[queue.pop()].values():
+        row = rows[queue.pop()]
+        for move in row.values() if len(row) < 2 else set(row.values()):
+            target = move & TARGET
             if move & PUSH:
-                call(move & TARGET)
-            else:
-                reach(move & TARGET)
-    order = sorted(found, key=lambda state: len(automaton.rows[state]) > 1)
+                call(target)
+            elif target not in found:
+                found[target] = None
+                queue.append(target)
+    order = [state for state in found if len(rows[state]) < 2]
+    order += [state for state in found if len(rows[state]) > 1]
     return {state: number for number, state in enumerate(order)}, sites
+
+
+@cache
+def _salts() -> npt.NDArray[np.uint64]:
+    """[states of a table]"""
+    return np.random.default_rng(1).integers(1, 2**63, _TARGET + 1, dtype=np.uint64) * 2 + 1
+
+
+def _renumbered(numbers: Mapping[int, int]) -> npt.NDArray[np.int64]:
+    """[largest old number + 1]: the new ones."""
+    out = np.zeros(max(numbers) + 1, np.int64)
+    out[list(numbers)] = list(numbers.values())
+    return out
 
 
 def begin(tables: Tables) -> Configuration:

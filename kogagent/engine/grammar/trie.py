@@ -7,6 +7,7 @@ Special ids, end ids and empty tokens are not in the tree: no text spells them.
 from __future__ import annotations
 
 import threading
+from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -86,12 +87,25 @@ class TokenTrie:
 
     def find(self, text: bytes) -> int:
         """The node of a text, or -1 where no token begins with it."""
-        node = 0
+        node, find, first, count = 0, self.bytes.find, self.first_list, self.count_list
         for byte in text:
-            node = self.child(node, byte)
+            begin = first[node]
+            node = find(byte, begin, begin + count[node])
             if node < 0:
                 return -1
         return node
+
+    def ends(self, text: bytes) -> bool:
+        """Whether some token ends with these bytes."""
+        reversed_text = text[::-1]
+        at = bisect_left(self._reversed, reversed_text)
+        return at < len(self._reversed) and self._reversed[at].startswith(reversed_text)
+
+    @cached_property
+    def _reversed(self) -> list[bytes]:
+        """The tokens from their last byte to their first, in order; a tenth of a second for 150,000."""
+        closed = set(self.vocabulary.end_ids) | self.vocabulary.special
+        return sorted(text[::-1] for i, text in enumerate(self.vocabulary.tokens) if i not in closed)
 
 
 def _built(texts: Sequence[bytes], ids: Ints) -> dict[str, npt.NDArray[Any]]:

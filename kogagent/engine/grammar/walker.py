@@ -7,7 +7,7 @@ found for one stands for all counts of the class, however large the bounds.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,7 +31,6 @@ Config = tuple[int, Frame]
 _KEPT = 512  # bodies kept for one vocabulary
 _NEVER = 0xFFFF
 _CONFIGS = 4096  # configurations kept for one grammar before their rows are dropped
-_CROWD = 96  # nodes of one configuration behind which `landings` does not look
 _FEW = 24  # nodes below which plain Python is faster than arrays
 _ROOT = np.zeros(1, np.int32)
 
@@ -196,26 +195,6 @@ class Walker:
             self._rows[number] = row
         return row
 
-    def landings(self, state: int, frame: Frame) -> list[Config]:
-        """Where single ordinary ids lead from here, each place once, in normal form, the shortest ids first;
-        frame in normal form. Not all of them: of a shared body those that leave it, and where many ids stay
-        inside one text, the longer of these are passed over."""
-        found: dict[Config, None] = {}
-        nodes, config = _ROOT, (state, frame)
-        if state in self.automaton.bodies and frame[2] is not None:
-            after = self.automaton.returned(frame)
-            if after is None:
-                return []
-            nodes, config = self._exits(self._body(state), frame), after
-            if (self.trie.token[nodes] >= 0).any():
-                found[after[0], self.normal(after[1])] = None
-        for _, behind in self._walk(nodes, self._number(config), _CROWD):
-            for number in np.unique(np.asarray(behind, np.int32)).tolist():
-                at, frames = self._configs[number]
-                found[at, self.normal(frames)] = None
-        self._forget()
-        return list(found)
-
     def _exits(self, body: Body, frame: Frame) -> Ints:
         """The nodes of a body at which its frame, in normal form, can be left."""
         site, count, _ = frame
@@ -225,20 +204,15 @@ class Walker:
         fits: npt.NDArray[np.bool_] = body.exit_counts <= most - count
         return body.exits[fits & (body.exit_counts >= least - count)]
 
-    def _walk(
-        self, nodes: Ints, config: int, crowd: int = 0
-    ) -> Iterator[tuple[list[int] | Ints, list[int] | Ints]]:
-        """The ids below `nodes` that are legal from `config` there, some at a time, shorter ones first, and
-        the number of the configuration behind each. crowd: nodes of one configuration, side by side,
-        beyond which nothing is looked for behind them; 0: none are too many."""
+    def _flag(self, nodes: Ints, config: int, flags: npt.NDArray[np.bool_]) -> None:
+        """Set the flags of the ids below `nodes` that are legal from `config` there."""
         trie = self.trie
         configs = np.full(len(nodes), config, np.int32)
         while len(nodes):
             if len(nodes) <= _FEW:
                 found: list[int] = []
-                behind: list[int] = []
-                nodes, configs = self._walk_few(nodes.tolist(), configs.tolist(), found, behind)
-                yield found, behind
+                nodes, configs = self._walk_few(nodes.tolist(), configs.tolist(), found)
+                flags[found] = True
                 continue
             children, above = trie.children(nodes)
             parents = configs[above]
@@ -248,17 +222,8 @@ class Walker:
             alive = after >= 0
             nodes, configs = children[alive], after[alive]
             tokens = trie.token[nodes]
-            whole = tokens >= 0
-            yield tokens[whole], configs[whole]
-            if crowd and len(nodes) > crowd:
-                alone = np.bincount(configs)[configs] <= crowd
-                nodes, configs = nodes[alone], configs[alone]
-
-    def _flag(self, nodes: Ints, config: int, flags: npt.NDArray[np.bool_]) -> None:
-        """Set the flags of the ids below `nodes` that are legal from `config` there."""
-        for tokens, _ in self._walk(nodes, config):
-            flags[tokens] = True
-        for first, others in self.trie.twins.items():
+            flags[tokens[tokens >= 0]] = True
+        for first, others in trie.twins.items():
             if flags[first]:
                 flags[others] = True
         self._forget()
@@ -269,9 +234,7 @@ class Walker:
             self._configs.clear()
             self._rows.clear()
 
-    def _walk_few(
-        self, nodes: list[int], configs: list[int], found: list[int], behind: list[int]
-    ) -> tuple[Ints, Ints]:
+    def _walk_few(self, nodes: list[int], configs: list[int], found: list[int]) -> tuple[Ints, Ints]:
         """The same, node by node, while only a few stand side by side; where it stopped."""
         trie, find = self.trie, self.trie.bytes.find
         while nodes and len(nodes) <= 8 * _FEW:
@@ -292,7 +255,6 @@ class Walker:
                     if to >= 0:
                         if trie.token_list[child] >= 0:
                             found.append(trie.token_list[child])
-                            behind.append(to)
                         next_nodes.append(child)
                         next_configs.append(to)
             nodes, configs = next_nodes, next_configs
