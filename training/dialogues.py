@@ -119,7 +119,7 @@ class Writer:
             made = [self._at_desk(rng, place) for _ in range(min(most, rng.randint(3, 6)))]
         else:
             given = self.toolset(rng)
-            made = [self._kind(rng)(rng, given) for _ in range(min(most, rng.randint(3, 4 + len(given))))]
+            made = [self._kind(rng)(rng, given) for _ in range(min(most, rng.randint(4, 8 + len(given))))]
         first = made[0].messages
         start = first[:1] if first[0].role == "system" else []
         branches = [[m for m in c.messages if m.role != "system"] for c in made]
@@ -127,7 +127,7 @@ class Writer:
 
     def _kind(self, rng: random.Random) -> Callable[[random.Random, list[Tool]], Conversation]:
         kinds = (self.calls, self.run, self.decline, self.clarify, self.chat)
-        return rng.choices(kinds, (54, 20, 14, 3, 9))[0]
+        return rng.choices(kinds, (53, 19, 17, 3, 8))[0]
 
     # ── tool sets ──
 
