@@ -18,7 +18,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +45,14 @@ def cache_folder() -> Path:
         return Path(named)
     home = os.environ.get("XDG_CACHE_HOME")  # a relative one is to be ignored, says its specification
     return (Path(home) if home and os.path.isabs(home) else Path.home() / ".cache") / "kogagent"
+
+
+@cache
+def sources(*places: Path) -> str:
+    """Names the text of Python files, those of a folder where a place is one: what was made by others is made
+    anew. Files that are not there, in an archive say, are left out."""
+    files = [file for place in places for file in (sorted(place.glob("*.py")) if place.is_dir() else [place])]
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files if file.is_file())).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

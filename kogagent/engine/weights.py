@@ -13,12 +13,13 @@ import math
 import mmap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kogagent.disk_cache import sources
 from kogagent.engine.formats import Entry, Layout, config_layout
 from kogagent.engine.formats.laneformer import to_config
 from kogagent.engine.tensor import STORED, HostTensor, Kind, Weight, on_host
@@ -81,7 +82,8 @@ def identity(path: str | Path) -> str:
     if path.is_dir():
         named = [path / name for name in ("config.json", "generation_config.json", _INDEX)]
         files = [*(file for file in named if file.is_file()), *sorted(path.glob("*.safetensors"))]
-    told: list[object] = [_sources()]
+    engine = Path(__file__).parent
+    told: list[object] = [sources(engine, engine / "backends", engine / "formats")]
     told += [(str(file), stat.st_size, stat.st_mtime_ns) for file in files for stat in (file.stat(),)]
     return hashlib.sha256(repr(told).encode()).hexdigest()
 
@@ -97,14 +99,6 @@ def read_spec(path: str | Path) -> ModelSpec:
     from kogagent.engine.formats import gguf_file
 
     return gguf_file.open_gguf(path).layout.spec
-
-
-@cache
-def _sources() -> str:
-    engine = Path(__file__).parent
-    folders = (engine, engine / "backends", engine / "formats")
-    files = sorted(file for folder in folders for file in folder.glob("*.py"))
-    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
 
 def _model_file(path: Path) -> Path:

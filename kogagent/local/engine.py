@@ -70,8 +70,9 @@ class Engine:
         from kogagent.engine.weights import identity
         from kogagent.local.words import spell
 
-        tokenizer = Tokenizer.load(path)
         disk = DiskCache() if disk_cache is True else disk_cache or None
+
+        tokenizer = Tokenizer.load(path)
         spell(tokenizer, path, disk)  # the first turn need not wait for it
         core = EngineCore(
             lambda: load_backend(device, path, dtype, disk),

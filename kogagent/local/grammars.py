@@ -9,14 +9,13 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from kogagent import spec
-from kogagent.disk_cache import Damaged, DiskCache, Found
+from kogagent.disk_cache import Damaged, DiskCache, Found, sources
 from kogagent.engine.backend import TokenGrammar
 from kogagent.engine.grammar import automaton as automata
 from kogagent.engine.grammar.automaton import Automaton, Frame
@@ -55,9 +54,14 @@ def turn_grammar(
     return grammar
 
 
+def made_by() -> str:
+    """Names what compiles."""
+    return sources(Path(__file__), Path(automata.__file__).parent, Path(spec.__file__).parent)
+
+
 def _key(tools: object, vocabulary: Vocabulary, format: CallFormat, options: object) -> str | None:
     """None for what has no name: a schema that is no JSON is the compiler's to refuse."""
-    told = [tools, asdict(format), options, vocabulary.digest, vocabulary.encode is not None, _sources()]
+    told = [tools, asdict(format), options, vocabulary.digest, vocabulary.encode is not None, made_by()]
     try:
         text = json.dumps(told, default=_plain)
     except (TypeError, ValueError, RecursionError):
@@ -69,13 +73,6 @@ def _plain(value: object) -> object:
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError
-
-
-@cache
-def _sources() -> str:
-    folders = (Path(automata.__file__).parent, Path(spec.__file__).parent)
-    files = [Path(__file__), *(file for folder in folders for file in sorted(folder.glob("*.py")))]
-    return hashlib.sha256(b"".join(file.read_bytes() for file in files if file.is_file())).hexdigest()
 
 
 def _keep(disk: DiskCache, key: str, grammar: Grammar) -> None:

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from functools import cache
 from pathlib import Path
 
 import numpy as np
 import tokenizers
 
 import kogagent.tokenizer
-from kogagent.disk_cache import Damaged, DiskCache, Found
+from kogagent.disk_cache import Damaged, DiskCache, Found, sources
 from kogagent.engine.grammar import trie
 from kogagent.errors import ConfigError
 from kogagent.tokenizer import Tokenizer
@@ -26,6 +25,12 @@ def spell(tokenizer: Tokenizer, path: Path, disk: DiskCache | None) -> None:
     """Have the tokenizer's vocabulary and its tree ready; what every turn and every grammar needs. path: what
     the tokenizer was read from."""
     key = "" if disk is None or not disk.on else _key(path)
+    _spell(tokenizer, path, disk, key)
+    if key:
+        trie.trie_of(tokenizer.vocabulary).disk = disk
+
+
+def _spell(tokenizer: Tokenizer, path: Path, disk: DiskCache | None, key: str) -> None:
     if disk is not None and key:
         found = disk.find(KIND, key)
         if found is not None:
@@ -57,12 +62,5 @@ def _key(path: Path) -> str:
     told = [
         (str(file.resolve()), stat.st_size, stat.st_mtime_ns) for file in files for stat in (file.stat(),)
     ]
-    return hashlib.sha256(repr((_sources(), tokenizers.__version__, told)).encode()).hexdigest()[:32]
-
-
-@cache
-def _sources() -> str:
-    """What spells and what sorts."""
-    folder = Path(kogagent.tokenizer.__file__).parent
-    files = [*sorted(folder.glob("*.py")), Path(trie.__file__), Path(__file__)]
-    return hashlib.sha256(b"".join(file.read_bytes() for file in files if file.is_file())).hexdigest()
+    made_by = sources(Path(kogagent.tokenizer.__file__).parent, Path(trie.__file__), Path(__file__))
+    return hashlib.sha256(repr((made_by, tokenizers.__version__, told)).encode()).hexdigest()[:32]

@@ -14,7 +14,9 @@ from grammar_schemas import random_schema
 
 from kogagent.disk_cache import DiskCache
 from kogagent.engine import grammar as grammars
-from kogagent.engine.grammar import Grammar
+from kogagent.engine.grammar import Grammar, trie
+from kogagent.engine.grammar import compile as compilers
+from kogagent.engine.grammar.walker import Body, Walker
 from kogagent.errors import SchemaError
 from kogagent.local.grammars import turn_grammar
 from kogagent.spec import HERMES, MISTRAL, CallFormat, Vocabulary
@@ -140,6 +142,48 @@ def test_what_is_refused_or_handed_on_or_damaged_is_not_taken_from_there(
     assert (len(compiled), entry.path.read_bytes()) == (3, whole)
     turn_grammar(good, BYTES, HERMES, disk=None, **OPTIONS)
     assert len(compiled) == 4
+
+
+def test_what_tokens_do_inside_strings_is_kept_too(
+    disk: DiskCache, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    tools = {"say": {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}}
+    walked: list[int] = []
+    real = Walker._walk_body
+
+    def walk(self: Walker, state: int) -> Body:
+        walked.append(state)
+        return real(self, state)
+
+    monkeypatch.setattr(Walker, "_walk_body", walk)
+
+    def masks(disk: DiskCache | None) -> list[bytes]:
+        """Those of a call, in a process that knows none."""
+        monkeypatch.setattr(trie, "_TRIES", type(trie._TRIES)())
+        monkeypatch.setattr(compilers, "_CACHE", type(compilers._CACHE)())
+        trie.trie_of(BYTES).disk = disk
+        matcher = turn_grammar(
+            tools, BYTES, HERMES, disk=None, **{**OPTIONS, "tool_choice": "required"}
+        ).start()
+        out: list[bytes] = []
+        while run := matcher.forced():
+            for token in run:
+                matcher.advance(token)
+        for byte in b"xy":
+            out.append(matcher.mask().tobytes())
+            matcher.advance(byte)
+        return out
+
+    wanted = masks(None)
+    count = len(walked)
+    assert count > 0 and disk.entries() == []
+    assert masks(disk) == wanted and len(walked) == 2 * count
+    assert masks(disk) == wanted and len(walked) == 2 * count
+    (entry, *_) = disk.entries("body")
+    data = bytearray(entry.path.read_bytes())
+    data[4096 + int(rng.integers(100))] ^= 1
+    entry.path.write_bytes(data)
+    assert masks(disk) == wanted and len(walked) == 2 * count + 1
 
 
 def test_walking_loads_nothing_that_compiles() -> None:

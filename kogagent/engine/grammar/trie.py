@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from kogagent.disk_cache import DiskCache
 from kogagent.errors import ConfigError
 from kogagent.spec import Vocabulary
 
@@ -28,7 +29,8 @@ ARRAYS = (*_NODES, "twins", "reach")
 class TokenTrie:
     """byte[n] of the edge into node n; its children are first[n] .. first[n] + count[n]; token[n] is the id
     that ends there or -1 (further ids with the same bytes are in `twins`). reach: bytes of the longest token.
-    names: the text of each special id. known: what walks through states shared by all grammars found here."""
+    names: the text of each special id. known: what walks through states shared by all grammars found here;
+    disk: where that is kept besides."""
 
     def __init__(self, vocabulary: Vocabulary, arrays: Mapping[str, npt.NDArray[Any]] | None = None) -> None:
         """arrays: what the `arrays` of a tree of the same vocabulary were."""
@@ -63,6 +65,7 @@ class TokenTrie:
             if vocabulary.tokens[i]
         }
         self.known: OrderedDict[tuple[str, int], Any] = OrderedDict()
+        self.disk: DiskCache | None = None
 
     @cached_property
     def spelled(self) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint32]]:

@@ -7,12 +7,16 @@ found for one stands for all counts of the class, however large the bounds.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from kogagent.disk_cache import Damaged, sources
 from kogagent.engine.grammar.automaton import (
     COUNT,
     END,
@@ -113,10 +117,28 @@ class Walker:
         key = (self.automaton.library, state)
         found = known.get(key)
         if found is None:
-            found = known[key] = self._walk_body(state)
+            found = known[key] = self._kept_body(state)
             while len(known) > _KEPT:
                 known.popitem(last=False)
         return found
+
+    def _kept_body(self, state: int) -> Body:
+        """The same from the disk where there is one, and it is there."""
+        disk = self.trie.disk
+        if disk is None:
+            return self._walk_body(state)
+        told = (self.trie.vocabulary.digest, self.automaton.library, state, sources(Path(__file__).parent))
+        key = hashlib.sha256(repr(told).encode()).hexdigest()[:32]
+        found = disk.find("body", key)
+        if found is not None:
+            try:
+                return Body(*(np.array(found.part(name)) for name in ("counts", "exits", "exit_counts")))
+            except Damaged:
+                disk.drop(found)
+        body = self._walk_body(state)
+        parts: dict[str, npt.NDArray[Any]] = {"counts": body.counts, "exits": body.exits}
+        disk.put("body", key, {}, parts | {"exit_counts": body.exit_counts})
+        return body
 
     def _walk_body(self, state: int) -> Body:
         """All tokens from one state of a body, each with the code points it counts on the way."""
