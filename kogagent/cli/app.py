@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -177,6 +178,9 @@ cache.register(app)
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Parse and run one command; returns its exit code."""
+    gc.set_threshold(
+        100_000, 50, 100
+    )  # most of what a command imports and loads stays: look at it more seldom
     try:
         app(args=None if arguments is None else list(arguments))
     except SystemExit as end:  # how typer hands over every exit code, its own usage errors' 2 included

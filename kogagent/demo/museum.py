@@ -78,11 +78,7 @@ def read_file(file: FileName) -> str:
 
 def search(text: ShortText) -> str:
     """Find lines of the text files that contain the words."""
-    lines = [
-        (f"{path.name}: {line}", _words(f"{path.stem} {line}"))
-        for path in sorted(FILES.iterdir())
-        for line in path.read_text(encoding="utf-8").splitlines()
-    ]
+    lines = _lines()
     # A word counts by how few lines hold it; the word of a title ("walked", "walk") counts by its stem.
     weights = {
         word: math.log(len(lines) / found)
@@ -124,6 +120,16 @@ def convert(value: float, unit: Unit, to: Unit) -> str:
 
 TOOLS: tuple[Callable[..., str], ...] = (query, search, read_file, list_files, compute, convert)
 """In the order in which a model reads them."""
+
+
+@cache
+def _lines() -> list[tuple[str, frozenset[str]]]:
+    """Every line of the files with its words."""
+    return [
+        (f"{path.name}: {line}", _words(f"{path.stem} {line}"))
+        for path in sorted(FILES.iterdir())
+        for line in path.read_text(encoding="utf-8").splitlines()
+    ]
 
 
 def _words(text: str) -> frozenset[str]:

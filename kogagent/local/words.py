@@ -26,8 +26,9 @@ def spell(tokenizer: Tokenizer, path: Path, disk: DiskCache | None) -> None:
     the tokenizer was read from."""
     key = "" if disk is None or not disk.on else _key(path)
     _spell(tokenizer, path, disk, key)
-    if key:
-        trie.trie_of(tokenizer.vocabulary).disk = disk
+    trie.trie_of(tokenizer.vocabulary).disk = (
+        disk if key else None
+    )  # of engines that share it the last decides
 
 
 def _spell(tokenizer: Tokenizer, path: Path, disk: DiskCache | None, key: str) -> None:

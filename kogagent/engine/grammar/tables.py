@@ -35,6 +35,7 @@ from kogagent.engine.grammar.automaton import (
     Automaton,
     Frame,
 )
+from kogagent.engine.grammar.trie import distinct
 from kogagent.errors import SchemaError
 
 _COUNT = 0x4000
@@ -124,7 +125,7 @@ def make_tables(automaton: Automaton) -> Tables:
     sizes = [len(row) for row in rows]
     symbols = np.fromiter(chain.from_iterable(rows), np.int64, sum(sizes))
     moves_of = np.fromiter(chain.from_iterable(row.values() for row in rows), np.int64, sum(sizes))
-    special = np.unique(symbols[symbols >= SPECIAL]) - SPECIAL
+    special = distinct(symbols[symbols >= SPECIAL]) - SPECIAL
     codes = np.where(symbols < SPECIAL, symbols, SPECIAL + np.searchsorted(special, symbols - SPECIAL))
     pushes = moves_of & PUSH != 0
     to = np.where(

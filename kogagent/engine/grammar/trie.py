@@ -26,6 +26,12 @@ ARRAYS = (*_NODES, "twins", "reach")
 """Names of `TokenTrie.arrays`."""
 
 
+def distinct(numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """They, sorted, each once. np.unique imports numpy.ma first, which takes longer than a first mask."""
+    found: npt.NDArray[Any] = np.sort(numbers)
+    return found[np.concatenate([np.ones(min(1, len(found)), np.bool_), found[1:] != found[:-1]])]
+
+
 class TokenTrie:
     """byte[n] of the edge into node n; its children are first[n] .. first[n] + count[n]; token[n] is the id
     that ends there or -1 (further ids with the same bytes are in `twins`). reach: bytes of the longest token.
@@ -153,7 +159,7 @@ def _built(texts: Sequence[bytes], ids: Ints) -> dict[str, npt.NDArray[Any]]:
     twins: list[tuple[int, int]] = []
     for nodes, tokens in ends:
         token[nodes[::-1]] = tokens[::-1]  # of equal tokens the first stands in the array
-        if len(np.unique(nodes)) < len(nodes):
+        if len(distinct(nodes)) < len(nodes):
             pairs = zip(token[nodes].tolist(), tokens.tolist(), strict=True)
             twins += [(one, twin) for one, twin in pairs if one != twin]
     return {

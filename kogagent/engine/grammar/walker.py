@@ -28,7 +28,7 @@ from kogagent.engine.grammar.automaton import (
     Automaton,
     Frame,
 )
-from kogagent.engine.grammar.trie import Ints, TokenTrie
+from kogagent.engine.grammar.trie import Ints, TokenTrie, distinct
 
 Config = tuple[int, Frame]
 
@@ -238,7 +238,7 @@ class Walker:
                 continue
             children, above = trie.children(nodes)
             parents = configs[above]
-            used = np.unique(configs)
+            used = distinct(configs)
             table = np.stack([self._row(int(number)) for number in used])
             after = table[np.searchsorted(used, parents), trie.byte[children]]
             alive = after >= 0
