@@ -154,6 +154,38 @@ async def test_the_loop_is_woken_once_for_all_that_arrived(
     assert wakes <= 3
 
 
+async def test_a_reader_beside_the_model_is_woken_for_the_end_alone_until_it_looks_itself(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gates = {1: Gate(), 4: Gate()}
+
+    def on_wait(at: int) -> None:
+        if at in gates:
+            gates[at]()
+
+    monkeypatch.setattr("kogagent.engine.segment._APART_S", DEADLINE)
+    segment = worker.segment(start(FakeDecode(6, on_wait=on_wait)))
+    assert [e.id for e in await segment.next_batch()] == [0]
+    rest = asyncio.ensure_future(segment.next_batch())
+    await asyncio.sleep(0)  # the reader waits
+    gates[1].open()
+    await gates[4].until_reached()
+    assert not rest.done()  # three ids have come meanwhile
+    gates[4].open()
+    assert [e.id for e in await rest] == [1, 2, 3, 4, 5]
+
+    monkeypatch.setattr("kogagent.engine.segment._APART_S", 0.001)
+    gates[1], gates[4] = Gate(), Gate()
+    segment = worker.segment(start(FakeDecode(6, on_wait=on_wait)))
+    assert [e.id for e in await segment.next_batch()] == [0]
+    gates[1].open()
+    seen: list[int] = []
+    while len(seen) < 3:  # while the model is held in its fifth pass
+        seen += [e.id for e in await segment.next_batch()]
+    gates[4].open()
+    assert seen + await take_all(segment) == [1, 2, 3, 4, 5]
+
+
 async def test_the_event_loop_runs_while_the_device_works(worker: Worker) -> None:
     gate = Gate()
     job = asyncio.ensure_future(worker.call(gate))
