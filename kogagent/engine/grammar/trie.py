@@ -28,8 +28,9 @@ ARRAYS = (*_NODES, "twins", "reach")
 
 def distinct(numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """They, sorted, each once. np.unique imports numpy.ma first, which takes longer than a first mask."""
-    found: npt.NDArray[Any] = np.sort(numbers)
-    return found[np.concatenate([np.ones(min(1, len(found)), np.bool_), found[1:] != found[:-1]])]
+    ordered = np.sort(numbers)
+    kept: npt.NDArray[Any] = ordered[np.diff(ordered, prepend=ordered[:1] - 1) != 0]
+    return kept
 
 
 class TokenTrie:
