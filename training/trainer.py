@@ -17,6 +17,7 @@ import torch
 
 from kogagent.errors import ConfigError
 from kogagent.spec import ModelSpec
+from training import parcel
 from training.model import LaneModel, Layout, block_masks, dense_masks, reaches
 from training.optim import Muon
 from training.render import BRANCH, END_OF_TEXT, ID_MASK, IGNORED, SPECIAL, TRAINED
@@ -197,13 +198,14 @@ class Trainer:
         }
 
     def begin_with(self, folder: Path) -> None:
-        """Take the weights of an exported checkpoint of the same shape. ConfigError for another shape."""
+        """Take the weights of an exported checkpoint or a parcel of the same shape. ConfigError for another
+        shape."""
         from kogagent.engine.weights import load_checkpoint
 
-        found = load_checkpoint(folder)
-        if found.spec.tensors() != self.spec.tensors():
+        found = parcel.read(folder) or dict(load_checkpoint(folder).tensors)
+        if {n: tuple(t.shape) for n, t in found.items()} != self.spec.tensors():
             raise ConfigError(f"{folder}: its tensors have other names or shapes than {self.spec.name}'s")
-        self.model.load(dict(found.tensors))
+        self.model.load(found)
 
     def state(self) -> dict[str, Any]:
         return {

@@ -15,6 +15,7 @@ from kogagent.engine.backends.reference import ReferenceBackend
 from kogagent.engine.weights import load_checkpoint
 from kogagent.errors import ConfigError
 from kogagent.spec import ModelSpec
+from training import parcel
 from training.data import DataConfig
 from training.experiment import BEGIN, END, VARIANTS, main
 from training.model import LaneModel, Layout, dense_masks
@@ -81,6 +82,16 @@ def test_the_training_forward_equals_the_reference(changes: dict[str, Any]) -> N
         torch.testing.assert_close(out[row, at], alone, rtol=1e-4, atol=1e-5)
 
 
+def test_a_parcels_weights_are_those_that_were_packed_to_a_percent() -> None:
+    g = torch.Generator().manual_seed(seed := random.randrange(10**6))
+    tensors = {"w": torch.randn(7, 96, generator=g).half(), "norm": torch.randn(96, generator=g).half()}
+    tensors["w"][3] = 0
+    back = parcel.unpack(parcel.pack(tensors))
+    assert torch.equal(back["norm"], tensors["norm"].float()) and not back["w"][3].any()
+    error = (back["w"] - tensors["w"].float()).norm() / tensors["w"].float().norm()
+    assert error < 0.01, (seed, error)
+
+
 def test_newton_schulz_makes_all_singular_values_about_one() -> None:
     for shape in ((3, 16, 48), (2, 48, 16)):
         values = torch.linalg.svdvals(orthogonal(torch.randn(shape)).float())
@@ -137,7 +148,7 @@ def _check_logits(spec: ModelSpec, tensors: dict[str, torch.Tensor]) -> None:
 
 
 def test_a_run_goes_on_from_the_weights_of_another_in_its_part_of_the_schedule(
-    data_folder: Path, tmp_path: Path
+    data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config, data = (
         TrainConfig(batch=2),
@@ -152,6 +163,13 @@ def test_a_run_goes_on_from_the_weights_of_another_in_its_part_of_the_schedule(
     log = (tmp_path / "last" / "log.jsonl").read_text().splitlines()
     rates = [json.loads(line).get("lr") for line in log]
     assert rates[1] == 0.0  # warms up again
+    packed = tmp_path / "parcel"
+    arguments = ["--weights", str(tmp_path / "first" / "checkpoint"), "--data", str(data_folder)]
+    monkeypatch.setattr("sys.argv", ["parcel", *arguments, "--out", str(packed), "--prose-tokens", "40000"])
+    parcel.main()
+    how = replace(how, start=packed, steps=1)  # at rate zero: the weights as they were sent
+    sent = run(SMALL, config, replace(data, folder=packed), tmp_path / "sent", how, device="cpu")
+    assert abs(sent["train"]["loss"] - first["train"]["loss"]) < 0.02
     with pytest.raises(ConfigError, match=r"other names or shapes"):
         run(replace(SMALL, ffn_dim=128), config, data, tmp_path / "other", how, device="cpu")
 
