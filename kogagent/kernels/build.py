@@ -6,11 +6,15 @@ Knows compilers and files; nothing of what the source computes.
 from __future__ import annotations
 
 import hashlib
+import multiprocessing
+import os
 import re
 import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from kogagent.disk_cache import cache_folder
 from kogagent.errors import DeviceError, InputError, MissingExtraError
@@ -106,6 +110,22 @@ def build(
             if not (target / "cubin").is_file():  # else another process was faster with the same bytes
                 raise
     return Build(target / "cubin", log)
+
+
+Job: TypeAlias = tuple[int, tuple[str, ...], str]
+"""Capability, defines and constants of one decode kernel."""
+
+
+def build_all(wanted: Sequence[Job]) -> None:
+    """Compile decode kernels into the cache, a process for each processor: one takes some ten seconds."""
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(os.cpu_count(), mp_context=context) as pool:
+        list(pool.map(_build_one, wanted))
+
+
+def _build_one(job: Job) -> None:
+    capability, defines, model = job
+    build("monokernel.cu", capability, defines, model=model)
 
 
 def _nvrtc() -> Any:

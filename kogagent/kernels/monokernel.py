@@ -143,6 +143,11 @@ class Monokernel:
             raise DeviceError(f"{len(devices)} devices for a layout of {layout.devices}")
         if wide is not None and (wide.shapes, wide.tape_bytes) != (layout.shapes, layout.tape_bytes):
             raise DeviceError("the layouts of the two widths cut the model differently")
+        late, own, others = (steps[name] for name in ("late", "own", "others"))
+        if (not layout.lands_late and (late >= 0).any()) or (
+            layout.plain and ((own != 1) | (others != 0)).any()
+        ):
+            raise DeviceError("the steps land outputs that the layout's kernel has no code for")
         check_side_by_side(devices)
         enable_peers([device.index or 0 for device in devices])
         half = half_type(tensors)

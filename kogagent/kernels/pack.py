@@ -106,6 +106,16 @@ class Layout:
         return self.blocks // self.devices
 
     @property
+    def lands_late(self) -> bool:
+        """Whether any module's output lands behind a later one: else the kernel has no code for it."""
+        return self.spec.delay > 0 or self.spec.residual == "ladder"
+
+    @property
+    def plain(self) -> bool:
+        """Whether every module adds its own output to the one stream there is: no step says anything else."""
+        return self.lanes == 1 and not self.lands_late
+
+    @property
     def stagger(self) -> int:
         """Cycles between the starts of two lanes of one card, that their exchanges do not fall together.
 
@@ -134,6 +144,8 @@ class Layout:
             "has_bias": spec.qkv_bias,
             "has_qk_norm": spec.qk_norm,
             "stagger": self.stagger,
+            "lands_late": self.lands_late,
+            "plain": self.plain,
             "split_log2": self.splits.bit_length() - 1,
             **{f"off_{name}": offset for name, offset in self.offsets.items()},
         }
@@ -186,6 +198,7 @@ def plan(
     splits: int = 0,
     devices: int = 1,
     like: Layout | None = None,
+    stage_tiles: int = 0,
 ) -> Layout:
     """Arrange a model on a card of `sms` multiprocessors with shared_limit bytes of shared memory a block.
 
@@ -193,7 +206,8 @@ def plan(
     the depth of the ring (0: all that fits). splits: of a kv head's keys, a power of two (0: as many as there
     are blocks for). devices: equal cards, or parts of one with `sms` multiprocessors each, that share the
     lanes. like: a layout of the same model whose sums are kept to the bit: its splits, its cut of stages and
-    of columns among warps. Raises ConfigError for a shape the kernel cannot run.
+    of columns among warps. stage_tiles: tiles of a stage of the ring (0: what keeps most bytes in flight).
+    Raises ConfigError for a shape the kernel cannot run.
     """
     lanes = 1 if one_stream else spec.lanes
     if not 1 <= devices <= MAX_DEVICES or lanes % devices:
@@ -264,7 +278,8 @@ def plan(
         t * u * (spec.n_layers if i < 4 else 1) for i, (t, u) in enumerate(zip(tiles, units, strict=True))
     ]
     # Every width cuts its stages alike, so that sums are taken in the same order: widths agree to the bit.
-    stage_tiles = like.stage_bytes // TILE_BYTES if like else _stage(room(1), tiles, weights)
+    if like or not stage_tiles:
+        stage_tiles = like.stage_bytes // TILE_BYTES if like else _stage(room(1), tiles, weights)
     fits = min(room(width) // stage_tiles, MAX_STAGES)
     if fits < 2:
         raise ConfigError(

@@ -69,7 +69,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     )
     if REASON is not None or session.config.option.collectonly or not modules:
         return
-    from kernel_builds import compile_all, jobs, spread_jobs
+    from kernel_builds import jobs, spread_jobs
+
+    from kogagent.kernels.build import build_all
 
     card: Any = torch.cuda.get_device_properties(0)
     wanted = [
@@ -85,7 +87,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     )
     found = list(dict.fromkeys([*jobs(wanted, *on), *spread_jobs(over_several, *on)]))
     began = time.monotonic()
-    compile_all(found)
+    build_all(found)
     terminal = session.config.pluginmanager.get_plugin("terminalreporter")
     if terminal is not None:
         terminal.write_line(f"{len(found)} kernels compiled in {time.monotonic() - began:.0f} s", flush=True)

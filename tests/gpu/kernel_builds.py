@@ -1,33 +1,25 @@
-"""The kernels that the collected tests will ask for, compiled beforehand, a process for each processor.
-
-One takes ten seconds of a processor, and the tests need some fifty: built one by one when they are asked for,
-they took most of the time of a run.
-"""
+"""The kernels that the collected tests will ask for."""
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 
 from kogagent.engine.backends.arrangement import arrange_for, kernel_steps, wide_layout
 from kogagent.engine.weights import load_checkpoint
 from kogagent.errors import InputError
-from kogagent.kernels.build import build
+from kogagent.kernels.build import Job
 from kogagent.kernels.pack import plan
 from kogagent.local.names import find_model
 from kogagent.spec import ModelSpec
 
 Wanted = tuple[ModelSpec | str, Sequence[int], bool]
 """A module's BUILDS: spec or name of a model, widths (0: what a backend makes of it), BF16."""
-Job = tuple[int, tuple[str, ...], str]
 Spread = tuple[ModelSpec, Sequence[int], Sequence[str]]
 """A module's SPREAD: a model over cards of these numbers, with these defines; one card: lanes apart."""
 
 
 def jobs(wanted: Iterable[Wanted], capability: int, sms: int, shared: int) -> list[Job]:
-    """(capability, defines, constants) of each kernel once. Models that are not here are left out."""
+    """Each kernel once. Models that are not here are left out."""
     found: dict[Job, None] = {}
     for spec, widths, bf16 in wanted:
         if isinstance(spec, str):
@@ -57,15 +49,3 @@ def spread_jobs(wanted: Iterable[Spread], capability: int, sms: int, shared: int
         for layout in layouts:
             found[capability, tuple(defines), layout.model_source()] = None
     return list(found)
-
-
-def compile_one(job: Job) -> None:
-    capability, defines, model = job
-    build("monokernel.cu", capability, defines, model=model)
-
-
-def compile_all(wanted: Sequence[Job]) -> None:
-    """Into the cache on disk, where the tests find them."""
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(os.cpu_count(), mp_context=context) as pool:
-        list(pool.map(compile_one, wanted))

@@ -19,9 +19,10 @@ from kogagent.spec import LANEFORMER_2B, ModelSpec
 from kogagent.testing.backends import TINY
 
 NARROW = SHAPES["qwen3-0.6b"]
-# Registers at entry; the warps that compute take 216 by themselves. Stack is that of the warps beside them.
+# Registers at entry; the warps that compute take 216 by themselves. Bytes of stack by the rows of a pass: one
+# row's is a word of conditions.
 REGISTERS = 168
-STACK = 112
+STACK = {1: 8, 4: 112, 8: 112}
 
 
 def constants(spec: ModelSpec, width: int = 1) -> str:
@@ -54,13 +55,13 @@ def test_every_kernel_compiles_within_its_registers_and_stack(
         assert resources.registers <= REGISTERS, f"{name}: {resources}"
         assert resources.shared <= 256, f"{name}: {resources}"
         if capability >= 90:  # there all warps share registers evenly, and some variables spill
-            assert resources.stack <= STACK, f"{name}: {resources}"
+            assert resources.stack <= STACK[width], f"{name}: {resources}"
 
 
 def test_a_device_of_eight_keeps_its_registers(tmp_path: Path) -> None:
     layout = arrange_for(SHAPES["laneformer-2b"], 8, 1, 132, 232448).layout
     found = build("monokernel.cu", 90, cache=tmp_path, model=layout.model_source()).resources()
-    assert found["decode"].stack <= STACK and found["decode"].registers <= REGISTERS
+    assert found["decode"].stack <= STACK[1] and found["decode"].registers <= REGISTERS
 
 
 def test_the_exchange_probe_compiles_and_its_struct_is_the_benchmarks(tmp_path: Path) -> None:

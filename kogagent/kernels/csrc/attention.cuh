@@ -85,7 +85,7 @@ __device__ __forceinline__ void read_qkv(const Place& me, const AttentionScratch
     constexpr int pairs = H / 2, CELLS = (pairs + 31) / 32, vectors = REP + 2;  // cells: pairs of dimensions a thread
     const int lane = threadIdx.x & 31;
 #pragma unroll 1
-    for (int v = threadIdx.x >> 5; v < rows * vectors; v += WARPS) {
+    for (int v = as_new(threadIdx.x) >> 5; v < rows * vectors; v += WARPS) {
         const int w = v / vectors, kind = v - w * vectors - REP, at = at0 + w;  // kind below 0: q, 0: k, 1: v
         if (first_place(at, window, split, p.split_log2) > last_place(at, split, p.split_log2)) continue;
         if (kind >= 0 && (at / KEY_BLOCK & (p.splits - 1)) != split) continue;
@@ -224,7 +224,7 @@ __device__ __forceinline__ int split_cell(int row, int quad, int split) {
 __device__ __forceinline__ void publish_split(const Place& me, const AttentionScratch& s, int w, int q_head, int heads, int split, int slice, u32 tag) {
     const int row = me.lane * p.width + w;
 #pragma unroll 1
-    for (int i = threadIdx.x; i < heads * (HS / 2); i += THREADS) {
+    for (int i = as_new(threadIdx.x); i < heads * (HS / 2); i += THREADS) {
         const int local = i / (HS / 2), pair = i % (HS / 2), at = slice * (HS / 2) + pair, head = q_head + local;
         float top = -INFINITY, sum = 0, x = 0, y = 0;
 #pragma unroll
@@ -251,7 +251,7 @@ __device__ __forceinline__ void publish_split(const Place& me, const AttentionSc
 __device__ __forceinline__ void attend(const Place& me, char* scratch, Ring& ring, const float2* rope, int layer, int rows, int at0, int window,
                                        u32 tag) {
     const AttentionScratch s = attention_scratch(scratch, rows);
-    const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3;
+    const int thread = as_new(threadIdx.x), warp = thread >> 5, lane = thread & 31, g = lane >> 2, t = lane & 3;
     constexpr int stage_pairs = Model::stage_chunks / 2;
     bool published = false;
 #pragma unroll 1

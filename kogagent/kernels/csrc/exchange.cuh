@@ -183,11 +183,28 @@ __device__ __forceinline__ void meet_devices(u32 tag) {
             }
         }
 }
+// Polls take a part of the way that weights come by. Both are measured by benchmarks.variants.
+#ifndef POLL_FIRST
+#define POLL_FIRST 0  // cycles before a wait's first look, which comes too early for most
+#endif
+#ifndef POLL_PAUSE
+#define POLL_PAUSE 0  // cycles between two looks
+#endif
+template <int CYCLES>
+__device__ __forceinline__ void pause() {
+    if constexpr (CYCLES > 0) {
+        const long long since = clock64();
+        while (clock64() - since < CYCLES) {
+        }
+    }
+}
 // Fills v by load(v), which asks for words not wanted as if they had come, until all carry the tag.
 template <int N, class Load>
 __device__ __forceinline__ void poll(u64 (&v)[N], u32 tag, Load load) {
     u32 spins = 0, wrong;
+    pause<POLL_FIRST>();
     do {
+        if (POLL_PAUSE && spins) pause<POLL_PAUSE>();
         load(v);
         wrong = 0;
 #pragma unroll
@@ -200,7 +217,7 @@ template <class Put>
 __device__ __forceinline__ void gather(const u64* from, int cells, u32 tag, Put put) {
     constexpr int most = (Model::dim > Model::ffn ? Model::dim : Model::ffn) / 4, BATCH = most > 3 * THREADS ? 4 : (most + THREADS - 1) / THREADS;
 #pragma unroll 1
-    for (int base = threadIdx.x; base < cells; base += BATCH * THREADS) {
+    for (int base = as_new(threadIdx.x); base < cells; base += BATCH * THREADS) {
         u64 v[2 * BATCH];
         TIMED(16, poll(v, tag, [&](u64 (&to)[2 * BATCH]) {
 #pragma unroll

@@ -354,15 +354,14 @@ __device__ __forceinline__ void stagger(int lane) {
 template <int W>
 __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
     const int tid = threadIdx.x;
-    const int lane0 = this_block() / p.group;
+    const int lane0 = Model::lanes == 1 ? 0 : this_block() / p.group;
     const u32* schedule = (const u32*)(sm + p.off_schedule);
     const int modules = 2 * p.layers;
-    const int dim_first = (int)(schedule[1] >> 16) * 8, dim_rows = (int)(schedule[1] & 0xffff) * 8;
     Cursor cursor = {ring, 0};
     float scale[W], inverse[W];  // of the published stream; of its norm
-    // The ids to be fed: `token`, if there is one, then those of `run`. The first ones share passes, later runs do not.
-    int run = misc.run;
-    int at0 = misc.position, emitted = misc.emitted, pending = misc.pending, fed = 0, token = misc.token, choices = 0, landed = 0;
+    // The ids to be fed: misc.token, if there is one, then those of misc.run. The first ones share passes, later runs do not. What is
+    // asked for once a token stays in shared memory, written by thread 0: no register is left for it while keys are scored.
+    int at0 = misc.position, pending = misc.pending, fed = 0, choices = 0, landed = 0;
 #ifdef KOGAGENT_PROFILE
     long long mark = clock64();
     if (tid == 0)
@@ -376,21 +375,22 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
         float first_inverse = 1.0f, head_inverse = 1.0f;
         int* const ids = (int*)(sm + as_new(p.off_red));
         if (tid < rows) {
-            const int place = fed + tid - (token >= 0);
-            ids[tid] = place < 0 ? token : pending_ids(run)[place];
+            const int place = fed + tid - (misc.token >= 0);
+            ids[tid] = place < 0 ? misc.token : pending_ids(misc.run)[place];
         }
         sync_consumers();
 #pragma unroll 1
         for (int w = 0; w < rows; w++)
-            read_embedding(sm + p.off_x, (float*)(sm + p.off_stream), (float2*)(sm + p.off_rope), misc, w, ids[w], at0 + w, dim_first, dim_rows);
+            read_embedding(sm + p.off_x, (float*)(sm + p.off_stream), (float2*)(sm + p.off_rope), misc, w, ids[w], at0 + w, (int)(schedule[1] >> 16) * 8, (int)(schedule[1] & 0xffff) * 8);
 #pragma unroll
         for (int w = 0; w < W; w++) scale[w] = 1.0f;
         pad_input(sm + p.off_x, p.dim, rows);
         sync_consumers();
-        Step step;
+        Step step = {};
+        if (Model::plain) step.late = -1, step.own = 1.0f;
 #pragma unroll 1
         for (int phase = 0; phase < 4 * p.layers + (heads ? 1 : 0); phase++) {
-            const Place me = {as_new(lane0), as_new(this_block() - lane0 * p.group)};
+            const Place me = {Model::lanes == 1 ? 0 : as_new(lane0), as_new(this_block() - lane0 * p.group)};
             char* const base = sm + as_new(0);
             char* const x = base + p.off_x;
             float* const red = (float*)(base + p.off_red);
@@ -401,19 +401,21 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
             const int kind = phase == 4 * p.layers ? 4 : phase & 3, module = phase >> 1, layer = phase >> 2;
             const u32 tag = tag0 + module;
             const int first = (int)(schedule[phase] >> 16) * 8, units = (int)(schedule[phase] & 0xffff);
-            if (tid == 0) *(volatile int*)&misc.progress = (int)pass * (4 * p.layers + 1) + phase;
+            if (as_new(tid) == 0) *(volatile int*)&misc.progress = (int)pass * (4 * p.layers + 1) + phase;
             // ── the input of the phase, in x ──
             const bool normed = !(kind & 1);
             if (kind == 4) {
                 cache_rows(misc, pass);
-                head_inverse = head_input(me, x, stream + (rows - 1) * p.max_dim_rows, misc, rows - 1, dim_first, dim_rows, pick<W>(scale, rows - 1), first_inverse, tag);
+                head_inverse = head_input(me, x, stream + (rows - 1) * p.max_dim_rows, misc, rows - 1, (int)(schedule[1] >> 16) * 8,
+                                          (int)(schedule[1] & 0xffff) * 8, pick<W>(scale, rows - 1), first_inverse, tag);
             } else {
                 const u64* from = (const u64*)p.xbuf + ((module - 1) & 1) * p.lanes * W * (p.dim / 2);
                 int values = p.dim, parts = module > 0 || !normed;  // parts 0: x is there
                 if (normed) {
-                    step = ((const Step*)p.steps)[module];
+                    if (!Model::plain) step = ((const Step*)p.steps)[module];
                 } else {
-                    if (kind == 1 && me.rank < ITEMS) attend(me, base + p.off_attn, cursor.ring, rope, layer, rows, at0, step.window, tag);
+                    if (kind == 1 && me.rank < ITEMS)
+                        attend(me, base + p.off_attn, cursor.ring, rope, layer, rows, at0, (int)schedule[4 * p.layers + 1 + layer], tag);
                     MARK(12);
                     // The stream is published on the scale that makes its last norm 1: no value leaves f16's range.
 #pragma unroll
@@ -445,7 +447,7 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
             }
             MARK(kind);
             const int warps = Model::warps(kind);
-            const bool lands = (kind & 1) && units && step.late >= 0;
+            const bool lands = Model::lands_late && (kind & 1) && units && step.late >= 0;
             const float* landing = late + (landed & 1) * W * p.max_dim_rows;
             if (lands) {
                 if constexpr (SLACK) note_slack(landed);
@@ -487,7 +489,7 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
 #pragma unroll 1
                     for (int i = tid; i < rows * n * 4; i += THREADS) {
                         const int w = W == 1 ? 0 : i / (n * 4), pair = i - w * n * 4;
-                        const int local = u0 * 8 + 2 * pair, row = dim_first + local;
+                        const int local = u0 * 8 + 2 * pair, row = first + local;  // out and down have the same rows
                         float* s = stream + w * p.max_dim_rows + local;
                         const float o0 = row_sum<W>(partial, 2 * pair, w, warps), o1 = row_sum<W>(partial, 2 * pair + 1, w, warps);
                         const bool waited_for = SEVERAL && step.sends && step.others != 0.0f;
@@ -507,7 +509,7 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
                             x0 += landing[w * p.max_dim_rows + local];
                             x1 += landing[w * p.max_dim_rows + local + 1];
                         }
-                        if (step.others != 0.0f) {
+                        if (Model::lanes > 1 && step.others != 0.0f) {
                             float y0 = 0, y1 = 0;
                             if constexpr (SEVERAL || LINK) {
                                 sum_others<W>(y0, y1, (int)(pass & 1) * modules + module, me.lane, w, row, tag);
@@ -549,7 +551,7 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
                 ((Relay*)p.relay)->ended = 1;
                 if constexpr (SEVERAL)
                     if (this_block() != 0) break;
-                emit_token(emitted, 0, 0.0f, FED);
+                emit_token(misc.emitted, 0, 0.0f, FED);
             }
             break;
         }
@@ -566,14 +568,13 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
         const Choice c = choose(*(HeadScratch*)(sm + p.off_attn), (float*)(sm + p.off_logits), (float*)(sm + p.off_z), (u16*)(sm + p.off_red), first_id, head_rows, at0,
                                 choices & 1, (this_block() == 0 ? *(volatile u32*)&misc.aborted : 0u) | (SEVERAL && *(volatile int*)&gone ? LOST : 0u), tag0 + modules);
         MARK(10);
+        const int emitted = misc.emitted;
         const Outcome next = outcome_of(c, &misc.cut, emitted, at0);
         if (any_consumer(*(volatile int*)&gone)) break;
         if constexpr (SEVERAL)
             if (c.flags & LOST) break;  // alike in all threads, from the same candidates
         emit_choice(c, next, emitted, first_id, head_rows);
-        token = c.id;
         pending = 1 + next.count;
-        emitted += pending;
         fed = 0;
         choices++;
         const bool hands_over = p.hand_over == 2 || (p.hand_over == 1 && pending > 1);
@@ -581,16 +582,15 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
             if (next.reason != RUNNING) {
                 if (blockIdx.x == 0) ((Relay*)p.relay)->ended = 1;
             } else if (hands_over) {
-                if (blockIdx.x == 0) hand_over(misc.grammar, misc.passes + pass + 1, at0, emitted, token, next.run, pending);
-            } else if (is_judged()) {
-                misc.token = token;
+                if (blockIdx.x == 0) hand_over(misc.grammar, misc.passes + pass + 1, at0, emitted + pending, c.id, next.run, pending);
+            } else {
+                misc.token = c.id;
                 misc.run = next.run;
-                misc.emitted = emitted;
-                barrier_arrive(&misc.asked);
+                misc.emitted = emitted + pending;
+                if (is_judged()) barrier_arrive(&misc.asked);
             }
         }
         if (next.reason != RUNNING || hands_over) break;
-        if (next.run >= 0) run = next.run;
     }
 #ifdef KOGAGENT_PROFILE
     if (tid == 0 && p.profile)

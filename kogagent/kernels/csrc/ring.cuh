@@ -45,11 +45,23 @@ __device__ __forceinline__ void ring_release(Ring& r, int lane) {
     r.next();
 }
 
+// Stages whose copies may be under way at once. What is asked of the memory too early queues in front of the words that blocks wait
+// for. Measured by benchmarks.variants.
+#ifndef IN_FLIGHT
+#define IN_FLIGHT 24  // as many as there can be
+#endif
 // Producer warp, all its lanes: wait for the next stage to be free. False when the block is done.
 __device__ __forceinline__ bool ring_free(const Ring& r, volatile int* quit) {
     // Lanes must agree: a stage half copied would never be full.
     while (!__all_sync(~0u, barrier_try(r.empty + r.slot, r.parity ^ 1)))
         if (__any_sync(~0u, *quit)) return false;
+    if constexpr (IN_FLIGHT < 24)
+        if (IN_FLIGHT < r.stages && r.filled >= IN_FLIGHT) {
+            const bool before = r.slot < IN_FLIGHT;  // the stage to have come was filled a round of the ring ago
+            const int slot = r.slot - IN_FLIGHT + (before ? r.stages : 0);
+            while (!__all_sync(~0u, barrier_try(r.full + slot, r.parity ^ (int)before))) {
+            }
+        }
     return true;
 }
 #if __CUDA_ARCH__ >= 900

@@ -1,0 +1,166 @@
+"""What knobs of the decode kernel cost or gain on one GPU: copies in flight, sizes of stages, looks at words.
+
+    python -m benchmarks.variants [--shape NAME ...] [--only TEXT ...] [--context N] [--tokens N] [--dry]
+
+Every variant is the same kernel with other constants, compiled beforehand, a process for each processor, and
+takes turns with the others over the same random weights: the bare kernel from launch to last token, beside
+the stream alone with the same constants. "lane alone" is one of eight lanes of LaneFormer-2B with a card of
+its own and links of 5 µs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import itertools
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from benchmarks.common import Record, append, interleave, make_record, show
+from benchmarks.decode_cuda import random_cache, random_on_device, run_segment
+from benchmarks.shapes import SHAPES
+from kogagent.engine.backends.arrangement import arrange_for, kernel_steps
+from kogagent.engine.backends.cuda_devices import cut_tensors
+from kogagent.kernels.build import build_all
+from kogagent.kernels.monokernel import Monokernel
+from kogagent.kernels.pack import Layout, plan
+from kogagent.spec import ModelSpec
+
+ALONE, LINK_NS = "lane alone", 5000
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """stage_tiles: of 512 bytes in a stage, 0 as the layout chooses. defines: switches of csrc."""
+
+    name: str
+    defines: tuple[str, ...] = ()
+    stage_tiles: int = 0
+
+
+VARIANTS = (
+    Variant("as it is"),
+    *(Variant(f"{n} in flight", (f"IN_FLIGHT={n}",)) for n in (1, 2, 3)),
+    Variant("24 KiB stages", (), 48),
+    *(Variant(f"24 KiB stages, {n} in flight", (f"IN_FLIGHT={n}",), 48) for n in (2, 3, 4)),
+    *(Variant(f"12 KiB stages, {n} in flight", (f"IN_FLIGHT={n}",), 24) for n in (3, 4, 6, 8)),
+    *(Variant(f"first look after {n} cycles", (f"POLL_FIRST={n}",)) for n in (400, 800, 1200)),
+    *(Variant(f"looks {n} cycles apart", (f"POLL_PAUSE={n}",)) for n in (200, 500)),
+)
+MOST_BYTES = 90e9
+"""Of weights packed at once; variants beyond take turns with the first in another round."""
+
+
+def layout_of(spec: ModelSpec, variant: Variant, sms: int, shared: int) -> Layout:
+    _, one_stream = kernel_steps(spec)
+    return plan(spec, sms, shared, one_stream=one_stream, stage_tiles=variant.stage_tiles)
+
+
+def compile_variants(shapes: Sequence[str], variants: Sequence[Variant]) -> None:
+    """All of them into the cache."""
+    card: Any = torch.cuda.get_device_properties(0)
+    capability = card.major * 10 + card.minor
+    size = card.multi_processor_count, card.shared_memory_per_block_optin
+    wanted = []
+    for name, variant in itertools.product(shapes, variants):
+        if name != ALONE:
+            source = layout_of(SHAPES[name], variant, *size).model_source()
+            wanted.append((capability, variant.defines, source))
+        elif not variant.stage_tiles:
+            source = arrange_for(SHAPES["laneformer-2b"], 8, 1, *size).layout.model_source()
+            wanted.append((capability, (*variant.defines, "KOGAGENT_LINK"), source))
+    build_all(list(dict.fromkeys(wanted)))
+
+
+def measure(name: str, variants: Sequence[Variant], context: int, tokens: int) -> list[Record]:
+    """Records of a shape's variants."""
+    spec = SHAPES["laneformer-2b" if name == ALONE else name]
+    card: Any = torch.cuda.get_device_properties(0)
+    size = card.multi_processor_count, card.shared_memory_per_block_optin
+    weights = random_on_device(spec)
+    cache, seeds = random_cache(spec), itertools.count()
+
+    def make(variant: Variant) -> Monokernel:
+        if name != ALONE:
+            steps, _ = kernel_steps(spec)
+            return Monokernel(layout_of(spec, variant, *size), weights, steps, defines=variant.defines)
+        made = arrange_for(spec, 8, 1, *size)
+        cut = cut_tensors(spec, made.spec, weights)
+        device = [torch.device("cuda", 0)] * 8
+        return Monokernel(
+            made.layout,
+            cut,
+            made.steps,
+            devices=device,
+            alone=True,
+            defines=variant.defines,
+            link_ns=LINK_NS,
+        )
+
+    def rate(kernel: Monokernel) -> float:
+        start = time.perf_counter()
+        out = run_segment(kernel, cache, context, tokens, next(seeds))
+        if len(out) != tokens:
+            raise RuntimeError(f"the segment emitted {len(out)} of {tokens} tokens")
+        return tokens / (time.perf_counter() - start)
+
+    def limit(kernel: Monokernel) -> float:
+        return 1.0 / kernel.stream_only(20)
+
+    first, *rest = (v for v in variants if name != ALONE or not v.stage_tiles)
+    at_once = max(int(MOST_BYTES / spec.streamed_bytes()) - 1, 1)
+    records: list[Record] = []
+    for at in range(0, len(rest), at_once):
+        batch = rest[at : at + at_once]
+        kernels = {variant.name: make(variant) for variant in (first, *batch)}
+        runs: dict[str, Callable[[], float]] = {}
+        for key, kernel in kernels.items():
+            runs[key] = functools.partial(rate, kernel)
+            runs[f"{key}: limit"] = functools.partial(limit, kernel)
+        figures = interleave(runs)
+        records += [
+            make_record(
+                "variants",
+                f"{name}/ctx{context}/{key}",
+                "cuda",
+                "tok_s",
+                figures[key],
+                limit=figures[f"{key}: limit"],
+                device="cuda",
+            )
+            for key in kernels
+        ]
+        del kernels, runs
+        torch.cuda.empty_cache()
+    return records
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.variants", description=(__doc__ or "").split("\n")[0]
+    )
+    shapes = [*SHAPES, ALONE]
+    parser.add_argument("--shape", nargs="+", choices=shapes, default=shapes)
+    parser.add_argument("--only", nargs="+", default=[], help="variants whose name holds one of these")
+    parser.add_argument("--context", type=int, default=512)
+    parser.add_argument("--tokens", type=int, default=100)
+    parser.add_argument("--dry", action="store_true", help="print the figures without recording them")
+    options = parser.parse_args(arguments)
+    chosen = [
+        v for v in VARIANTS if v is VARIANTS[0] or not options.only or any(o in v.name for o in options.only)
+    ]
+    compile_variants(options.shape, chosen)
+    with torch.inference_mode():
+        for name in options.shape:
+            found = measure(name, chosen, options.context, options.tokens)
+            show(found)
+            if not options.dry:
+                append(found)
+
+
+if __name__ == "__main__":
+    main()
