@@ -3,14 +3,15 @@
 #
 #     scripts/on_cards.sh tests     tests/gpu and the sanitizers; decode, phases, grammars, a lane alone
 #     scripts/on_cards.sh lanes     two cards: the tests over both, then everything of benchmarks.lanes
+#     scripts/on_cards.sh variants  what knobs of the kernel gain: copies in flight, stages, looks at words
 #     scripts/on_cards.sh loops     agent loops; one card as 2, 4 and 8 devices
 #
-# With two cards the halves of tests and loops, split by ";" above, run side by side, a card each; with one, one
+# With two cards the halves of tests, variants and loops, split by ";" above, run side by side, a card each; with one, one
 # after the other. Every step has its own time and ends with what it started; the next one runs whatever became of it.
 # OUT (build/cards): a log a half and what was recorded. PYTHON (python3). DRY=1 only prints the commands.
 set -u
 cd "$(dirname "$0")/.."
-stage=${1:?tests, lanes or loops}
+stage=${1:?tests, lanes, variants or loops}
 export PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH} PYTHONUNBUFFERED=1 KOGAGENT_REQUIRE_GPU=1
 out=${OUT:-build/cards} python=${PYTHON:-python3}
 mkdir -p "$out" benchmarks/results
@@ -61,6 +62,12 @@ over_two() {
     step 90 "${pytest[@]}" tests/gpu/test_gpu_lanes.py
     step 490 "$python" -m benchmarks.lanes --devices 2 --seconds 485
 }
+wide_models() {
+    step 290 "$python" -m benchmarks.variants --shape laneformer-2b "lane alone" llama-2-7b
+}
+narrow_models() {
+    step 290 "$python" -m benchmarks.variants --shape qwen3-0.6b llama-3.2-1b smollm2-135m
+}
 loops() {
     step 570 "$python" -m benchmarks.agent_loops --model random:laneformer-2b laneformer-nano --seconds 540
 }
@@ -72,7 +79,8 @@ case $stage in
 tests) halves verify decode ;;
 lanes) [ "$cards" -gt 1 ] || [ -n "${DRY:-}" ] || { echo "the stage lanes needs two cards"; exit 2; }
     over_two >"$out/lanes.log" 2>&1 ;;
+variants) halves wide_models narrow_models ;;
 loops) halves loops virtual ;;
-*) echo "unknown stage '$stage': choose tests, lanes or loops"; exit 2 ;;
+*) echo "unknown stage '$stage': choose tests, lanes, variants or loops"; exit 2 ;;
 esac
 tar czf "$out/$stage-results.tar.gz" -C benchmarks results
