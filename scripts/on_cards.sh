@@ -52,10 +52,10 @@ verify() {
     step 400 scripts/sanitize_gpu.sh "$python"
 }
 decode() {
-    step 300 "$python" -m benchmarks.decode_cuda --gaps 20000 --peers torch.compile --peer-seconds 190
+    step 330 "$python" -m benchmarks.decode_cuda --gaps 8000 --peers torch.compile --peer-seconds 190
     step 25 "$python" -m benchmarks.phases
     step 40 "$python" -m benchmarks.grammar_cuda --tokenizer kogagent/models/laneformer-nano --repeats 9
-    step 90 "$python" -m benchmarks.prefill
+    step 45 "$python" -m benchmarks.prefill
     step 120 "$python" -m benchmarks.lanes --part cards alone link --seconds 115
 }
 over_two() {
