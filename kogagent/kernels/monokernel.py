@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 NARROW, WIDE = 0, 1  # programs of a device
 GRACE_S = 1.0  # for all devices to give up once one has
+CARE_S = 1e-4  # between looks at the launches while no token comes: two end within a pass at most
 AHEAD = 4  # launches queued, the one that runs included; more cost time at the end, fewer may run dry
 
 
@@ -190,6 +191,7 @@ class Monokernel:
         self._flying: deque[Any] = deque()  # an event behind each launch that may not have ended
         self._starved_at = -1
         self._missed_at: float | None = None
+        self._cared_at = 0.0
         for i, rank in enumerate(self.ranks):
             for program in rank.programs:
                 p = program.params
@@ -386,7 +388,10 @@ class Monokernel:
             if token.reason not in (Reason.RUNNING, Reason.ASKED):
                 self._finish()
         if self._running:
-            self._look_after()
+            now = time.perf_counter()
+            if out or now - self._cared_at >= CARE_S:
+                self._cared_at = now
+                self._look_after()
         return out
 
     def answer(

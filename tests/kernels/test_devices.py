@@ -151,7 +151,9 @@ def test_a_device_that_hangs_is_named_though_it_never_ends(monkeypatch: pytest.M
     kernel._ring_words = np.zeros((4, 2), np.uint64)
     kernel._status_words = np.zeros((2, STATUS_WORDS), np.uint32)
     kernel._epoch, kernel._read, kernel._running, kernel._missed_at = 7, 0, True, None
+    kernel._cared_at = 0.0
     tops: list[int] = []
+    monkeypatch.setattr(monokernel, "CARE_S", 0.0)
     monkeypatch.setattr(kernel, "_top_up", lambda: tops.append(1))
     assert kernel.drain() == [] and tops == [1]  # nobody has missed anything
     kernel._status_words[0, 9], kernel._status_words[0, 16:18] = 7, (30, 0)

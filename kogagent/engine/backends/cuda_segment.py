@@ -232,7 +232,7 @@ class CudaDecode:
             ids, last = forced_ids(matcher.fork())
             self._backend.kernel().answer(ANSWER_RUN if ids else FREE, ids, last=last)
         else:
-            memory.show()
+            memory.shown()
             self._backend.kernel().answer(found)
 
     def _passed(self, *, in_cache: bool = False) -> None:

@@ -8,7 +8,7 @@ where it is first all the same, it waits and the host answers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -37,23 +37,16 @@ _KEPT_FRAMES = 1 << 14
 Bytes = npt.NDArray[np.uint8]
 
 
-def plain(size: int) -> Bytes:
-    """Zeroed memory of so many bytes."""
-    return np.zeros(size, np.uint8)
-
-
 class Blob:
     """Named arrays behind each other in one piece of memory, each at a multiple of 16 bytes."""
 
-    def __init__(
-        self, arrays: Mapping[str, npt.NDArray[np.generic]], allocate: Callable[[int], Bytes] = plain
-    ) -> None:
+    def __init__(self, arrays: Mapping[str, npt.NDArray[np.generic]]) -> None:
         self.offsets: dict[str, int] = {}
         size = 0
         for name, array in arrays.items():
             self.offsets[name] = size
             size += -(-max(array.nbytes, 1) // 16) * 16
-        self.bytes = allocate(size)
+        self.bytes: Bytes = np.zeros(size, np.uint8)
         for name, array in arrays.items():
             self.view(name, array.dtype, array.size)[:] = array.reshape(-1)
 
@@ -106,13 +99,13 @@ def _counted(frame: Frame) -> bool:
 class DeviceGrammar:
     """One grammar's arrays. Raises SchemaError, saying why, for a grammar that must stay on the host.
 
-    fixed, learned: the two pieces of memory, the second from `allocate`. `learned` has other bytes whenever
+    fixed, learned: the two pieces of memory. `learned` has other bytes whenever
     `version` has grown: what is in it stays as it is. It is another object only after `make_room`. `known`
     comes first in it: a reader that takes the rest before it never finds a key whose run it does not have.
     """
 
-    def __init__(self, grammar: Grammar, allocate: Callable[[int], Bytes] = plain) -> None:
-        self.grammar, self._allocate = grammar, allocate
+    def __init__(self, grammar: Grammar) -> None:
+        self.grammar = grammar
         self._automaton: Automaton = grammar.automaton
         tables = self.tables = make_tables(grammar.automaton)
         if tables.depth > FRAMES:
@@ -146,8 +139,7 @@ class DeviceGrammar:
                 "known": np.zeros(slots, np.uint64),
                 "runs": np.zeros(slots // 2, RUN),
                 "run_ids": np.zeros(ids, np.int32),
-            },
-            self._allocate,
+            }
         )
         self._known_words = self.learned.view("known", np.uint64, slots)
         self._run_records = self.learned.view("runs", RUN, slots // 2)
@@ -225,8 +217,8 @@ class DeviceGrammar:
         self._ahead.turn_to(state, frame)
 
     def make_room(self) -> None:
-        """Room for as much again as is known, and for what found none. Only while no kernel runs: a driver
-        may hold pinned memory back until the card is idle, and the kernel may be waiting for us."""
+        """Room for as much again as is known, and for what found none. Only while no kernel runs: one that
+        does has the arrays of now."""
         while 4 * len(self._known) > self._slots or 2 * self._used > self._ids:
             self._grow()
         waiting, self._waiting = self._waiting, {}

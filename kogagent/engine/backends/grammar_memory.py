@@ -14,13 +14,15 @@ import numpy as np
 import torch
 
 from kogagent.engine.backend import TokenMatcher
-from kogagent.engine.backends.device_grammar import Blob, Bytes, DeviceGrammar, plain, vocabulary_blob
+from kogagent.engine.backends.device_grammar import Blob, Bytes, DeviceGrammar, vocabulary_blob
 from kogagent.engine.grammar.matcher import Grammar, Matcher
 from kogagent.errors import SchemaError
 from kogagent.kernels.monokernel import GrammarPlace
 
 _KEPT_GRAMMARS = 32
 _KEPT_VOCABULARIES = 4
+_SHOWN_EVERY = 4  # steps of looking ahead: a pass of the kernel sees some twenty
+_STAGED = 1 << 16
 
 
 class GrammarMemory:
@@ -31,14 +33,15 @@ class GrammarMemory:
     """
 
     def __init__(
-        self, grammar: DeviceGrammar, tokens: Blob, vocabulary: list[torch.Tensor], streams: Sequence[Any]
+        self, grammar: DeviceGrammar, tokens: Blob, vocabulary: list[torch.Tensor], copies: Copies
     ) -> None:
         self.grammar = grammar
         self._tokens, self._vocabulary = tokens, vocabulary
         self._fixed = self._on_devices(grammar.fixed)
         self._learned: list[torch.Tensor] = []
         self._version = -1
-        self._streams = streams
+        self._unseen = 0  # steps since the last `show`
+        self._copies = copies
 
     def _on_devices(self, blob: Blob) -> list[torch.Tensor]:
         return [torch.from_numpy(blob.bytes.copy()).to(each.device) for each in self._vocabulary]
@@ -47,9 +50,10 @@ class GrammarMemory:
         """Where a matcher without a pending run stands. No kernel may be running."""
         grammar = self.grammar
         grammar.make_room()
+        self._copies.make_room(len(grammar.learned.bytes))
         if grammar.version != self._version:
             self._learned = self._on_devices(grammar.learned)
-            self._version = grammar.version
+            self._version, self._unseen = grammar.version, 0
         records = [
             grammar.record(fixed.data_ptr(), learned.data_ptr(), vocabulary.data_ptr(), self._tokens)
             for fixed, learned, vocabulary in zip(self._fixed, self._learned, self._vocabulary, strict=True)
@@ -57,27 +61,65 @@ class GrammarMemory:
         return GrammarPlace(np.concatenate(records), grammar.start(matcher))
 
     def look_ahead(self) -> bool:
-        """As `DeviceGrammar.look_ahead`, and shown."""
+        """As `DeviceGrammar.look_ahead`; shown every few steps, and when there is nothing left to look at."""
         went_on = self.grammar.look_ahead()
-        self.show()
+        self._unseen += 1
+        if self._unseen >= _SHOWN_EVERY or not went_on:
+            self.show()
         return went_on
 
     def show(self) -> None:
-        """Let the kernel that was launched from `place` find what has been learned since. Some 40 µs; the
-        bytes are on every device when it returns."""
+        """Have what was learned since the last time copied to where the kernel that was launched from `place`
+        finds it. Some 20 µs; does not wait, see `shown`."""
         grammar = self.grammar
-        if grammar.version == self._version:
-            return
-        source = torch.from_numpy(grammar.learned.bytes)
-        keys = grammar.learned.offsets["runs"]  # the keys lie before it: they go last
-        for learned, stream in zip(self._learned, self._streams, strict=True):
+        self._unseen = 0
+        if grammar.version != self._version:
+            # The keys lie before the runs they speak of.
+            self._copies.begin(grammar.learned.bytes, self._learned, grammar.learned.offsets["runs"])
+            self._version = grammar.version
+
+    def shown(self) -> None:
+        """As `show`; when it returns, the kernel finds it."""
+        self.show()
+        self._copies.settle()
+
+
+class Copies:
+    """Copies from the host into memory that a running kernel reads, through one piece of pinned memory: to
+    pin some takes half a millisecond, and a driver may hold it back until the card is idle."""
+
+    def __init__(self, devices: Sequence[torch.device]) -> None:
+        self._streams = [_stream(device) for device in devices]
+        self._pins = devices[0].type == "cuda"
+        self._staged = torch.zeros(0, dtype=torch.uint8)
+        self._flying = False
+        self.make_room(_STAGED)
+
+    def make_room(self, size: int) -> None:
+        """For sources of this size. No kernel may be running."""
+        self.settle()
+        if len(self._staged) < size:
+            self._staged = torch.zeros(2 * size, dtype=torch.uint8, pin_memory=self._pins)
+
+    def begin(self, source: Bytes, targets: Sequence[torch.Tensor], last: int) -> None:
+        """Copy a source to a target on each device, its first `last` bytes behind the others. The source may
+        change at once."""
+        self.settle()
+        staged = self._staged[: len(source)]
+        staged.numpy()[:] = source
+        for target, stream in zip(targets, self._streams, strict=True):
             with contextlib.nullcontext() if stream is None else torch.cuda.stream(stream):
-                learned[keys:].copy_(source[keys:], non_blocking=True)
-                learned[:keys].copy_(source[:keys], non_blocking=True)
-        for stream in self._streams:
-            if stream is not None:
-                stream.synchronize()
-        self._version = grammar.version
+                target[last:].copy_(staged[last:], non_blocking=True)
+                target[:last].copy_(staged[:last], non_blocking=True)
+        self._flying = True
+
+    def settle(self) -> None:
+        """Until all copies have ended."""
+        if self._flying:
+            for stream in self._streams:
+                if stream is not None:
+                    stream.synchronize()
+            self._flying = False
 
 
 class Grammars:
@@ -85,7 +127,7 @@ class Grammars:
 
     def __init__(self, devices: Sequence[torch.device]) -> None:
         self._devices = devices
-        self._streams = [_stream(device) for device in devices]
+        self._copies = Copies(devices)
         self._vocabularies: OrderedDict[str, tuple[Blob, list[torch.Tensor]] | None] = OrderedDict()
         self._known: OrderedDict[str, GrammarMemory | None] = OrderedDict()
 
@@ -95,6 +137,7 @@ class Grammars:
             return None
         grammar = matcher.grammar
         if grammar.digest not in self._known:
+            self._copies.settle()  # a grammar that goes takes memory along that may be a copy's target
             self._known[grammar.digest] = self._make(grammar)
             while len(self._known) > _KEPT_GRAMMARS:
                 self._known.popitem(last=False)
@@ -115,8 +158,7 @@ class Grammars:
         if found is None:
             return None
         try:
-            allocate = _pinned if self._devices[0].type == "cuda" else plain
-            return GrammarMemory(DeviceGrammar(grammar, allocate), *found, self._streams)
+            return GrammarMemory(DeviceGrammar(grammar), *found, self._copies)
         except SchemaError:
             return None
 
@@ -133,8 +175,3 @@ def _stream(device: torch.device) -> Any:
     external: Any = torch.cuda.ExternalStream(stream.ptr, device)  # type: ignore[no-untyped-call]
     external.owner = stream  # lives as long
     return external
-
-
-def _pinned(size: int) -> Bytes:
-    """Zeroed memory that the device reads too."""
-    return torch.zeros(size, dtype=torch.uint8, pin_memory=True).numpy()
