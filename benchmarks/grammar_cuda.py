@@ -7,8 +7,9 @@ since forced runs are the tokenizer's. "sampled": tokens a second, after the fir
 every token is drawn inside one long string, beside the same segment without a grammar, drawn in turns with
 it. "call": milliseconds from engine.stream() over a short prompt to the parsed Hermes call of about 200
 tokens, 7 of 10 of them forced: "known" with a grammar whose runs the device has met, "new" with one it has
-never seen, compiled beforehand; "waits": how often the kernel of such a call had to wait for the host's
-answer. The peer is what as many tokens take when each is sampled without a grammar.
+never seen, compiled beforehand, "prepared" with one that `Engine.prepare` was given before; "waits": how
+often the kernel of such a call had to wait for the host's answer. The peer is what as many tokens take when
+each is sampled without a grammar.
 """
 
 from __future__ import annotations
@@ -165,16 +166,17 @@ def measure(spec: ModelSpec, tokenizer: Tokenizer, repeats: int, tokens: int) ->
         )
     ]
     seeds = itertools.count(1)
-    # A schema that no call has seen, for each repeat of the first figure.
-    new, known, counts, waits = [], [], [], []
+    # A schema that no call has seen, for each repeat of the first two figures.
+    first: dict[str, list[tuple[float, int]]] = {"new": [], "prepared": []}
     for repeat in range(repeats + 1):
-        schema = {**CALL, "description": str(repeat)}
-        grammar = compile_turn({TOOL: schema}, vocabulary, HERMES, tool_choice=TOOL, max_calls=1)
-        loaded.waits = 0
-        figure = loaded.call(grammar, next(seeds))
-        if repeat:
-            new.append(figure[0])
-            waits.append(float(loaded.waits))
+        for name, figures in first.items():
+            schema = {**CALL, "description": f"{name} {repeat}"}
+            grammar = compile_turn({TOOL: schema}, vocabulary, HERMES, tool_choice=TOOL, max_calls=1)
+            if name == "prepared":
+                asyncio.run(loaded.engine.prepare(grammar))
+            loaded.waits = 0
+            figures.append((loaded.call(grammar, next(seeds))[0], loaded.waits))
+    known, counts = [], []
     for repeat in range(repeats + 20):  # once every run that occurs is known
         milliseconds, count, sampled = loaded.call(grammar, next(seeds))
         if repeat >= 20:
@@ -183,22 +185,24 @@ def measure(spec: ModelSpec, tokenizer: Tokenizer, repeats: int, tokens: int) ->
     per_token = 1e3 / rates["off"].value
     mean = sum(count for count, _ in counts) / len(counts)
     drawn = sum(sampled for _, sampled in counts) / len(counts)
-    for name, figures in (("known", known), ("new", new)):
+    calls = {name: [one for one, _ in figures[1:]] for name, figures in first.items()}
+    for name, measured in {"known": known, **calls}.items():
         records.append(
             make_record(
                 "grammar_cuda",
                 f"{case}/call/{name}",
                 "cuda",
                 "ms",
-                Figure(tuple(figures)),
+                Figure(tuple(measured)),
                 peers={"every token sampled": mean * per_token},
                 device="cuda",
                 note=f"engine.stream to the parsed call: {mean:.0f} tokens, {drawn:.0f} of them sampled",
             )
         )
-    case = f"{case}/call/new"
-    waited = Figure(tuple(waits))
-    records.append(make_record("grammar_cuda", case, "cuda", "waits", waited, device="cuda"))
+    for name, figures in first.items():
+        waited = Figure(tuple(float(waits) for _, waits in figures[1:]))
+        where = f"{case}/call/{name}"
+        records.append(make_record("grammar_cuda", where, "cuda", "waits", waited, device="cuda"))
     loaded.engine.close()
     return records
 

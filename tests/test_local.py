@@ -207,6 +207,22 @@ async def test_cancelling_a_reader_forgets_the_tokens_it_was_not_given(model: Pa
         assert session.ids[3:] == tuple(taken)
 
 
+async def test_a_grammar_prepared_beforehand_gives_the_same_text(engine: Engine) -> None:
+    schema = {"enum": ["yes", "no", "perhaps"]}
+    prepared = await engine.prepare(schema)
+    texts = [await engine.stream("a", sampling=WARM, grammar=g).text() for g in (schema, prepared)]
+    assert texts[0] == texts[1] and prepared.digest == (await engine.prepare(prepared)).digest
+    with pytest.raises(SchemaError, match="frob"):
+        await engine.prepare({"frob": 1})
+    with pytest.raises(InputError, match="grammar=3"):
+        await engine.prepare(3)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="nothing to prepare"):
+        await engine.prepare(None)  # type: ignore[arg-type]
+    engine.close()
+    with pytest.raises(EngineClosedError):
+        await engine.prepare(schema)
+
+
 async def test_many_streams_at_once_give_what_each_gives_alone(engine: Engine) -> None:
     prompts = ["a", "bb", "ccc", "dddd"]
     alone = [await engine.stream(p, sampling=WARM, max_tokens=20).text() for p in prompts]

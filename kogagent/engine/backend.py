@@ -4,7 +4,8 @@ A sequence is its ids. The KV cache holds the keys and values of its first `kv.l
 *pending* ids, have not passed through the model. `decode` takes the pending ids (at least one), runs them and
 samples what follows; the newest sampled id is always pending, since nothing has needed its keys yet.
 
-All calls come from one thread, the engine's worker; only `Decode.stop` may come from another.
+All calls come from one thread, the engine's worker; only `Decode.stop` and `PreparesGrammars.prepare` may
+come from others.
 `kogagent.testing.check_backend` holds every backend to this page.
 """
 
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -214,3 +215,12 @@ class Backend(Protocol):
 
     def close(self) -> None:
         """Give everything back. Idempotent; later calls raise EngineClosedError."""
+
+
+@runtime_checkable
+class PreparesGrammars(Protocol):
+    """What a backend can besides, whose device needs something made of a grammar before it walks it."""
+
+    def prepare(self, grammar: TokenGrammar) -> None:
+        """Make it now, so that no segment does. From any thread, also while a segment runs: no device is
+        touched. Returns at once where it is made already, or the device does not walk this grammar."""

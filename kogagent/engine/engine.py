@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from types import TracebackType
 
-from kogagent.engine.backend import Backend
+from kogagent.engine.backend import Backend, PreparesGrammars, TokenGrammar
 from kogagent.engine.counters import Counters, Meter
 from kogagent.engine.kv import Caches, CacheUse
 from kogagent.engine.prefixes import KeepsRows, Prefixes
@@ -74,6 +74,18 @@ class EngineCore:
     def keeps_rows(self) -> bool:
         """Whether a session's border is of use here."""
         return isinstance(self._backend, KeepsRows)
+
+    @property
+    def prepares_grammars(self) -> bool:
+        """Whether `prepare` does anything."""
+        return isinstance(self._backend, PreparesGrammars)
+
+    def prepare(self, grammar: TokenGrammar) -> None:
+        """Make what the device needs of a grammar before a segment follows it. From any thread; some
+        milliseconds."""
+        self.check_open()
+        if isinstance(self._backend, PreparesGrammars):
+            self._backend.prepare(grammar)
 
     @property
     def counters(self) -> Counters:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -9,6 +10,7 @@ from types import TracebackType
 
 from kogagent.chat import Chat
 from kogagent.disk_cache import DiskCache
+from kogagent.engine.backend import TokenGrammar
 from kogagent.engine.engine import EngineCore
 from kogagent.engine.kv import CacheUse
 from kogagent.engine.prefixes import Prefixes
@@ -16,7 +18,7 @@ from kogagent.engine.sampling import SamplingParams
 from kogagent.errors import ConfigError, InputError
 from kogagent.local.model import LocalModel, ModelOptions, takes_a_while
 from kogagent.local.names import find_model
-from kogagent.local.stream import Grammar, TextSession, TokenStream, encode_prompt, usage_of
+from kogagent.local.stream import Grammar, TextSession, TokenStream, compiled, encode_prompt, usage_of
 from kogagent.spec import CallFormat, ModelSpec
 from kogagent.tokenizer import Tokenizer
 from kogagent.types import Message, Usage
@@ -160,6 +162,20 @@ class Engine:
             owns_session=True,
             prompt=encode if later else None,
         )
+
+    async def prepare(self, grammar: Grammar) -> TokenGrammar:
+        """Compile what `grammar=` takes, and make what the device needs of it, in a thread: a stream that is
+        given what this returns begins at once. Raises SchemaError or InputError naming what is refused."""
+        self._core.check_open()
+
+        def make() -> TokenGrammar:
+            made = compiled(grammar, self._tokenizer.vocabulary)
+            if made is None:
+                raise InputError("grammar=None: there is nothing to prepare. Pass what `stream` takes.")
+            self._core.prepare(made)
+            return made
+
+        return await asyncio.to_thread(make)
 
     def session(self, context: int | None = None) -> TextSession:
         """A conversation to append to, stream from, rewind and fork; room for `context` tokens."""

@@ -106,6 +106,9 @@ class LocalModel:
         self.past = None
         session.priority = request.priority
         await session.prefill()
+        grammar = await self.grammar(request) if self._core.prepares_grammars else None
+        if grammar is not None:
+            await asyncio.to_thread(self._core.prepare, grammar)
 
     # ── what it knows of its tokens ──
 

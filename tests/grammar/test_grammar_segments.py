@@ -6,6 +6,7 @@ The double decides what a token is by the device's own grammar program, compiled
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
@@ -16,18 +17,33 @@ import torch
 from grammar_schemas import random_schema
 from grammar_vocabularies import byte_vocabulary, smollm
 
-from kogagent.engine.backend import DecodePlan, Emitted
-from kogagent.engine.backends import cuda_segment
+from kogagent.engine.backend import DecodePlan, Emitted, PreparesGrammars
+from kogagent.engine.backends import cuda_segment, grammar_memory
 from kogagent.engine.backends.cuda import CudaBackend
 from kogagent.engine.backends.cuda_segment import CudaDecode
-from kogagent.engine.backends.device_grammar import ANSWER_RUN, ASK, FIRST_RUN, FREE, ILLEGAL, LAST
+from kogagent.engine.backends.device_grammar import (
+    ANSWER_RUN,
+    ASK,
+    FIRST_RUN,
+    FREE,
+    ILLEGAL,
+    LAST,
+    DeviceGrammar,
+)
 from kogagent.engine.backends.grammar_memory import Grammars
 from kogagent.engine.backends.tensor_kv import TensorKV
-from kogagent.engine.grammar import Bounds, Grammar, compile_choices, compile_schema, compile_turn
+from kogagent.engine.grammar import (
+    Bounds,
+    Grammar,
+    compile_choices,
+    compile_ebnf,
+    compile_schema,
+    compile_turn,
+)
 from kogagent.engine.sampling import SamplingParams, choose
 from kogagent.errors import SchemaError
 from kogagent.kernels.monokernel import Reason, Segment, Token
-from kogagent.kernels.params import RUN
+from kogagent.kernels.params import FRAMES, RUN
 from kogagent.spec import ModelSpec, Vocabulary
 from kogagent.testing.toy import ToyBackend, finish
 
@@ -268,6 +284,39 @@ def test_a_run_is_asked_for_once_and_where_the_host_has_time_not_even_that(
         assert len(kernel.launches) == 1
         asked.append(kernel.asked)
     assert asked == [0 if idle else 1, 0]
+
+
+def test_a_grammar_that_was_prepared_is_asked_for_nothing(
+    monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    """Made and looked at beforehand, beside a backend that goes on; what the device must not walk is left."""
+    vocabulary, _ = smollm()
+    toy = ToyBackend(spec_of(vocabulary), seed=int(rng.integers(1000)))
+    backend, kernel = backend_of(toy)
+    assert isinstance(backend, PreparesGrammars)
+    grammar = compile_choices([f"{c} is a letter, unlike all digits" for c in "ABC"], vocabulary)
+    made: list[Grammar] = []
+
+    class Counted(DeviceGrammar):
+        def __init__(self, grammar: Grammar) -> None:
+            made.append(grammar)
+            super().__init__(grammar)
+
+    monkeypatch.setattr(grammar_memory, "DeviceGrammar", Counted)
+    for _ in range(2):
+        thread = threading.Thread(target=backend.prepare, args=(grammar,))
+        thread.start()
+        thread.join()
+    backend.prepare(_Wrapped(grammar))
+    deep = compile_ebnf('start: "(" start? ")"', vocabulary, depth=FRAMES + 2)
+    backend.prepare(deep)
+    assert made == [grammar, deep]
+    plan = DecodePlan(SamplingParams(temperature=1.0, seed=3), frozenset(), 50, matcher=grammar.start())
+    out = finish(backend.decode(backend.open_kv(90), [1], plan))
+    assert all(e.forced for e in out[-5:]) and kernel.asked == 0
+    assert backend.grammars.find(deep.start()) is None
+    backend.prepare(grammar)
+    assert made == [grammar, deep], "what a segment has met is there"
 
 
 def guided(

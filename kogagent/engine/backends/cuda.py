@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from kogagent.engine.backend import KV, Decode, DecodePlan
+from kogagent.engine.backend import KV, Decode, DecodePlan, TokenGrammar
 from kogagent.engine.backends.arrangement import arrange
 from kogagent.engine.backends.cuda_devices import SpreadKV, choose_cards, cut_tensors, spread
 from kogagent.engine.backends.cuda_segment import FEED_ROWS, CudaDecode
@@ -101,6 +101,9 @@ class CudaBackend:
     def decode(self, kv: KV, ids: Sequence[int], plan: DecodePlan) -> Decode:
         self.kernel()
         return CudaDecode(self, own_kv(kv, self._device), ids, plan)
+
+    def prepare(self, grammar: TokenGrammar) -> None:
+        self.grammars.prepare(grammar)
 
     def logits(self, kv: KV, ids: Sequence[int]) -> npt.NDArray[np.float32]:
         self.kernel()

@@ -6,6 +6,7 @@ Knows where arrays lie; what is in them is device_grammar.py's.
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from kogagent.engine.backend import TokenMatcher
+from kogagent.engine.backend import TokenGrammar, TokenMatcher
 from kogagent.engine.backends.device_grammar import Blob, Bytes, DeviceGrammar, vocabulary_blob
 from kogagent.engine.grammar.matcher import Grammar, Matcher
 from kogagent.errors import SchemaError
@@ -23,6 +24,7 @@ _KEPT_GRAMMARS = 32
 _KEPT_VOCABULARIES = 4
 _SHOWN_EVERY = 4  # steps of looking ahead: a pass of the kernel sees some twenty
 _STAGED = 1 << 16
+_PREPARED = 400  # classes looked at beforehand: those of a call are some two hundred
 
 
 class GrammarMemory:
@@ -130,6 +132,8 @@ class Grammars:
         self._copies = Copies(devices)
         self._vocabularies: OrderedDict[str, tuple[Blob, list[torch.Tensor]] | None] = OrderedDict()
         self._known: OrderedDict[str, GrammarMemory | None] = OrderedDict()
+        self._prepared: OrderedDict[str, DeviceGrammar | None] = OrderedDict()  # that wait for their segment
+        self._lock = threading.Lock()  # of these
 
     def find(self, matcher: TokenMatcher | None) -> GrammarMemory | None:
         """The memory of a matcher's grammar; None where the host must do the matching."""
@@ -144,6 +148,21 @@ class Grammars:
         self._known.move_to_end(grammar.digest)
         return self._known[grammar.digest]
 
+    def prepare(self, grammar: TokenGrammar) -> None:
+        """Make what the host can make of a grammar: its arrays, and the forced runs nearest to its start."""
+        if not isinstance(grammar, Grammar) or grammar.digest in self._known:
+            return
+        with self._lock:
+            if grammar.digest in self._prepared:
+                return
+            made = _made(grammar)
+            left = 0 if made is None else _PREPARED
+            while made is not None and left and made.look_ahead():
+                left -= 1
+            self._prepared[grammar.digest] = made
+            while len(self._prepared) > _KEPT_GRAMMARS:
+                self._prepared.popitem(last=False)
+
     def _make(self, grammar: Grammar) -> GrammarMemory | None:
         vocabulary = grammar.trie.vocabulary
         if vocabulary.digest not in self._vocabularies:
@@ -157,10 +176,20 @@ class Grammars:
         found = self._vocabularies[vocabulary.digest]
         if found is None:
             return None
-        try:
-            return GrammarMemory(DeviceGrammar(grammar), *found, self._copies)
-        except SchemaError:
-            return None
+        with self._lock:
+            known = grammar.digest in self._prepared
+            made = self._prepared.pop(grammar.digest, None)
+        if not known:
+            made = _made(grammar)
+        return None if made is None else GrammarMemory(made, *found, self._copies)
+
+
+def _made(grammar: Grammar) -> DeviceGrammar | None:
+    """None where the host must do the matching."""
+    try:
+        return DeviceGrammar(grammar)
+    except SchemaError:
+        return None
 
 
 def _stream(device: torch.device) -> Any:
