@@ -13,8 +13,10 @@ def clipped(model: Model, text: str, tokens: int) -> str:
     Exact where the model knows its tokens; else by four bytes a token.
     """
     size = len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
+    if size < tokens:
+        return text  # no token is less than a byte
     if isinstance(model, MeasuringModel):
-        return text if size < tokens else model.clip(text, tokens)
+        return model.clip(text, tokens)
     most = tokens * _BYTES_A_TOKEN
     if size <= most:
         return text
