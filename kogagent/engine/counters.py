@@ -5,10 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 
-from kogagent.types.quick import quick
 
-
-@quick
 @dataclass(frozen=True, slots=True)
 class Counters:
     """What a stream, a session or an engine has done; they add. Seconds are time on the worker's thread.

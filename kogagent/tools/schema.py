@@ -337,9 +337,30 @@ def _compile(
     record.__pydantic_config__ = ConfigDict(
         extra="forbid", allow_inf_nan=False, arbitrary_types_allowed=False
     )
-    adapter = _adapter(record, tool, place, names)
-    schema = subset(_raw_schema(adapter, tool, place), tool, place)
+    try:
+        adapter = _adapter(record, tool, place, names)
+        raw = _raw_schema(adapter, tool, place)
+    except SchemaError as error:
+        raise _of_parameter(error, tool, place, fields, names) from error.__cause__
+    schema = subset(raw, tool, place)
     return adapter, {"type": "object", "properties": {}, "additionalProperties": False, **schema}
+
+
+def _of_parameter(
+    error: SchemaError, tool: str, place: str, fields: Mapping[str, Any], names: dict[str, Any]
+) -> SchemaError:
+    """The error of a signature, told of the one parameter that makes it."""
+    for name, hint in fields.items():
+        if get_origin(hint) is typing_extensions.NotRequired:
+            (hint,) = get_args(hint)
+        try:
+            _raw_schema(_adapter(hint, tool, place, names), tool, place)
+        except SchemaError as found:
+            said = str(found).replace(
+                f"tool {tool!r} ({place})", f"parameter {name!r} of tool {tool!r} ({place})"
+            )
+            return SchemaError(said, tool=tool, path=f"/properties/{name}")
+    return error
 
 
 def _adapter(annotation: Any, tool: str, place: str, names: dict[str, Any]) -> TypeAdapter[Any]:

@@ -511,7 +511,7 @@ def _field_default(a: int = Field(ge=1)) -> None: ...
 class _Plain: ...
 
 
-def _foreign(a: _Plain) -> None: ...
+def _foreign(b: int, a: list[_Plain] | None = None) -> None: ...
 
 
 @pytest.mark.parametrize(
@@ -521,13 +521,13 @@ def _foreign(a: _Plain) -> None: ...
         (_star, r"'a'.*any number of arguments.*list or a dict"),
         (_stars, r"'a'.*any number of arguments.*list or a dict"),
         (_private, r"'threading_lock'"),
-        (_handle, r"'_handle'.*(type|Schema)"),
+        (_handle, r"parameter 'a' of tool '_handle' \(.*py:\d+\) has a type without a JSON Schema"),
         (_int_keys, r"'_int_keys'.*'propertyNames'.*str keys"),
         (_two, r"'b'.*second RunContext"),
         (_yields, r"'_yields'.*generator.*list"),
         (_ayields, r"'_ayields'.*generator.*list"),
         (_field_default, r"'a'.*Field as its default.*Annotated"),
-        (_foreign, r"'_foreign'.*_Plain.*dataclasses"),
+        (_foreign, r"parameter 'a' of tool '_foreign' \(.*py:\d+\).*_Plain.*dataclasses"),
         (lambda: None, r"lambda.*name="),
         (Shelf, r"is a class.*instance"),
         ("text", r"no function"),
