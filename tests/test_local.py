@@ -207,7 +207,7 @@ async def test_cancelling_a_reader_forgets_the_tokens_it_was_not_given(model: Pa
         assert session.ids[3:] == tuple(taken)
 
 
-async def test_a_grammar_prepared_beforehand_gives_the_same_text(engine: Engine) -> None:
+async def test_a_grammar_prepared_beforehand_gives_the_same_text(engine: Engine, model: Path) -> None:
     schema = {"enum": ["yes", "no", "perhaps"]}
     prepared = await engine.prepare(schema)
     texts = [await engine.stream("a", sampling=WARM, grammar=g).text() for g in (schema, prepared)]
@@ -218,9 +218,10 @@ async def test_a_grammar_prepared_beforehand_gives_the_same_text(engine: Engine)
         await engine.prepare(3)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="nothing to prepare"):
         await engine.prepare(None)  # type: ignore[arg-type]
-    engine.close()
+    closed = Engine.load(model, device="cpu")
+    closed.close()
     with pytest.raises(EngineClosedError):
-        await engine.prepare(schema)
+        await closed.prepare(schema)
 
 
 async def test_many_streams_at_once_give_what_each_gives_alone(engine: Engine) -> None:

@@ -22,8 +22,8 @@ GoOn: TypeAlias = Callable[[list[Emitted]], Decode]
 
 _WAIT_S = 0.1  # how long one `Decode.wait` may go without a token before the worker looks at its inbox
 _APART_S = 0.05
-"""How long a reader that was given tokens leaves the processor to the model, where they share one: a wake-up
-costs a third of a millisecond in which nothing is computed."""
+"""How long a patient reader that was given tokens leaves the processor to the model, where they share one: a
+wake-up costs a third of a millisecond in which nothing is computed."""
 _NO_STATS = DecodeStats(0.0, 0.0, 0.0, 0)
 
 
@@ -66,18 +66,26 @@ class Segment:
     """A decode segment as its one consumer sees it, from the event loop it was made in.
 
     `start` runs on the worker's thread: any preparation in steps, then the Decode. go_on: makes the Decode
-    anew after the segment has given way; without it, it never does.
+    anew after the segment has given way; without it, it never does. patient: the consumer will not end it for
+    what it reads, and may be told of ids some time after they came.
     """
 
     resident = False
 
     def __init__(
-        self, queue: JobQueue, start: Steps[Decode], go_on: GoOn | None = None, account: Account | None = None
+        self,
+        queue: JobQueue,
+        start: Steps[Decode],
+        go_on: GoOn | None = None,
+        account: Account | None = None,
+        *,
+        patient: bool = False,
     ) -> None:
         self._queue = queue
         self.account = Account() if account is None else account
         self._start: Steps[Decode] | None = start
         self._go_on = go_on
+        self._patient = patient
         self._gave_way = False  # the Decode was stopped for others, not for good
         self._emitted: list[Emitted] = []  # of a resident segment, all so far
         self._spent = _NO_STATS  # by Decodes that gave way
@@ -179,7 +187,8 @@ class Segment:
                 if self._ended:
                     return []
                 waiter = self._wait()
-                self._looks_itself = not self.resident and self._loop.time() < self._look_at
+                beside = self._patient and not self.resident
+                self._looks_itself = beside and self._loop.time() < self._look_at
             timer = self._loop.call_at(self._look_at, self._look) if self._looks_itself else None
             try:
                 await waiter

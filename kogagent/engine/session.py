@@ -194,11 +194,14 @@ class Session:
         matcher: TokenMatcher | None = None,
         force: bool = True,
         legal_ids: int = 0,
+        patient: bool = False,
     ) -> SessionStream:
         """Continue the history. Nothing runs before the first batch is asked for.
 
-        max_tokens None: to the end of the context. The matcher is taken over. Raises InputError when there is
-        nothing to continue or a value is out of range, ContextError when the context is full.
+        max_tokens None: to the end of the context. The matcher is taken over. patient: batches may come some
+        50 ms late where the reader shares its processors with the model, which is then not interrupted; for
+        one that will not leave early. Raises InputError when there is nothing to continue or a value is out
+        of range, ContextError when the context is full.
         """
         self._check_idle()
         if not self._ids:
@@ -215,7 +218,7 @@ class Session:
             force=force,
             legal_ids=legal_ids,
         )
-        stream = SessionStream(self, plan)
+        stream = SessionStream(self, plan, patient=patient)
         self._stream = weakref.ref(stream)
         return stream
 

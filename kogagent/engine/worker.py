@@ -319,10 +319,15 @@ class Worker:
         self._queue.submit(_BlockingCall(function))
 
     def segment(
-        self, start: Steps[Decode], go_on: GoOn | None = None, account: Account | None = None
+        self,
+        start: Steps[Decode],
+        go_on: GoOn | None = None,
+        account: Account | None = None,
+        *,
+        patient: bool = False,
     ) -> Segment:
         """Queue a decode segment; returns at once."""
-        return Segment(self._queue, start, go_on, account)
+        return Segment(self._queue, start, go_on, account, patient=patient)
 
     def close(self) -> None:
         """End the current step, fail all other jobs with EngineClosedError, end the thread. Idempotent;

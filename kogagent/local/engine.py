@@ -191,6 +191,7 @@ class Engine:
         reuse: bool = True,
         distinct_calls: bool = False,
         call_format: CallFormat | None = None,
+        patient: bool = True,
     ) -> LocalModel:
         """A model for one conversation of an agent; close it, or leave that to the run.
 
@@ -199,9 +200,13 @@ class Engine:
         distinct_calls: a call that repeats one of its turn, tool and arguments alike, ends the turn and is
         not told; for small models that do not find the end of a list of calls.
         call_format: how it writes calls, by default what its template shows.
+        patient: where the model computes on this program's own processors, what it writes may come some 50 ms
+        late, so that it is not interrupted for each token; off for a reader that leaves early.
         """
         params = sampling if sampling is not None else SamplingParams()
-        options = ModelOptions(params, constrained, fallback, forced_runs, reuse, distinct_calls)
+        options = ModelOptions(
+            params, constrained, fallback, forced_runs, reuse, distinct_calls, patient=patient
+        )
         self._core.check_open()
         chat = self.chat if call_format is None else Chat(self._tokenizer, format=call_format)
         return LocalModel(self._core, self._tokenizer, chat, options, self._disk)

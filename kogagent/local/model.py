@@ -43,6 +43,7 @@ class ModelOptions:
     forced_runs: bool  # tokens the grammar leaves no choice about cost no pass of their own
     reuse: bool  # what is already in the cache is not computed again
     distinct_calls: bool  # a call that repeats one of its turn, name and arguments, ends the turn untold
+    patient: bool  # the turn's events may come late, see Session.stream
 
 
 _Wanted: TypeAlias = tuple[tuple[ToolSpec, ...], ToolChoice, int, Mapping[str, JSONValue] | None]

@@ -184,6 +184,7 @@ class ModelTurn:
             matcher=None if self._grammar is None else self._grammar.start(),
             force=options.forced_runs,
             legal_ids=len(vocabulary),
+            patient=options.patient and not options.distinct_calls,
         )
         self._phase = self._run_act
 

@@ -65,7 +65,7 @@ class ModelTurn:
     """A turn of text and calls."""
 
     def __init__(self, engine: Engine, request: ChatRequest) -> None:
-        self._model = engine.model(sampling=request.sampling)
+        self._model = engine.model(sampling=request.sampling, patient=not (request.stop or request.stream))
         self._turn = self._model.stream(
             TurnRequest(
                 messages=request.messages,

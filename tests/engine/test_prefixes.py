@@ -98,7 +98,7 @@ async def test_another_prompt_takes_what_it_has_in_common_up_to_where_its_own_pa
         return [
             *prompt[:shared],
             (prompt[shared] + 1) % SPEC.vocab_size,
-            *prompt[: int(rng.integers(20, 400))],
+            *prompt[: int(rng.integers(100, 400))],
         ]
 
     for shared, border, restored in ((600, 600, 600), (590, 590, 512), (650, 601, 512), (511, 600, 256)):

@@ -154,7 +154,7 @@ async def test_the_loop_is_woken_once_for_all_that_arrived(
     assert wakes <= 3
 
 
-async def test_a_reader_beside_the_model_is_woken_for_the_end_alone_until_it_looks_itself(
+async def test_a_patient_reader_beside_the_model_is_woken_for_the_end_alone_until_it_looks_itself(
     worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gates = {1: Gate(), 4: Gate()}
@@ -164,7 +164,7 @@ async def test_a_reader_beside_the_model_is_woken_for_the_end_alone_until_it_loo
             gates[at]()
 
     monkeypatch.setattr("kogagent.engine.segment._APART_S", DEADLINE)
-    segment = worker.segment(start(FakeDecode(6, on_wait=on_wait)))
+    segment = worker.segment(start(FakeDecode(6, on_wait=on_wait)), patient=True)
     assert [e.id for e in await segment.next_batch()] == [0]
     rest = asyncio.ensure_future(segment.next_batch())
     await asyncio.sleep(0)  # the reader waits
@@ -176,7 +176,7 @@ async def test_a_reader_beside_the_model_is_woken_for_the_end_alone_until_it_loo
 
     monkeypatch.setattr("kogagent.engine.segment._APART_S", 0.001)
     gates[1], gates[4] = Gate(), Gate()
-    segment = worker.segment(start(FakeDecode(6, on_wait=on_wait)))
+    segment = worker.segment(start(FakeDecode(6, on_wait=on_wait)), patient=True)
     assert [e.id for e in await segment.next_batch()] == [0]
     gates[1].open()
     seen: list[int] = []
