@@ -2,6 +2,7 @@
 
     python -m benchmarks.prefill [--shape NAME ...] [--repeats N] [--no-peers] [--dry]
     python -m benchmarks.prefill --where     print where the time of a first token goes, record nothing
+    python -m benchmarks.prefill --kernels   print what each kernel of a pass takes, record nothing
 
 A case is "new ids after a reused prefix". The figure is the time from asking a session for its next token to
 that token in the consumer's hands, greedy; "pre-fill alone" is the same from the cache's owner. The floor is
@@ -204,6 +205,20 @@ def where(loaded: Loaded, reused: int, new: int, repeats: int) -> list[tuple[str
     return [(what, median(one.get(what, 0.0) for one in rounds) * 1e6) for what in rounds[-1]]
 
 
+def kernels(loaded: Loaded, reused: int, new: int, repeats: int) -> list[tuple[str, int, float]]:
+    """(kernel, launches, µs) of one pre-fill, the dearest first, from the driver's own record of them."""
+    run = loaded.alone(reused, new)
+    run()
+    activities = [torch.profiler.ProfilerActivity.CUDA]
+    with torch.profiler.profile(activities=activities) as profile:
+        for _ in range(repeats):
+            run()
+        torch.cuda.synchronize()
+    events = profile.key_averages()
+    found = [(e.key, e.count // repeats, e.self_device_time_total / repeats) for e in events]
+    return sorted((f for f in found if f[2] > 0), key=lambda f: -f[2])
+
+
 def _milliseconds(run: Callable[[], int]) -> float:
     torch.cuda.synchronize()
     start = time.perf_counter()
@@ -220,12 +235,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--no-peers", action="store_true", help="leave out plain torch")
     parser.add_argument("--dry", action="store_true", help="print the figures without recording them")
     parser.add_argument("--where", action="store_true", help="where the time of a first token goes")
+    parser.add_argument("--kernels", action="store_true", help="what each kernel of a pass takes")
     options = parser.parse_args(arguments)
-    if options.where:
+    if options.where or options.kernels:
         with torch.inference_mode():
             for name in options.shape:
                 loaded = Loaded(SHAPES[name])
                 for reused, new in CASES:
+                    if options.kernels:
+                        print(f"{name}, {new} ids after {reused}, launches and µs:")
+                        for what, count, took in kernels(loaded, reused, new, options.repeats):
+                            print(f"  {count:5} {took:9.1f}  {what[:110]}")
+                        continue
                     print(f"{name}, {new} ids after {reused}, µs:")
                     for what, took in where(loaded, reused, new, options.repeats):
                         print(f"  {took:9.1f}  {what}")
