@@ -16,6 +16,7 @@ import argparse
 import asyncio
 import contextlib
 import functools
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
@@ -39,6 +40,10 @@ from kogagent.spec import ModelSpec
 
 CASES = ((2000, 8), (2000, 32), (0, 128), (0, 512), (0, 2048), (0, 4096))
 """(reused ids, new ids)"""
+
+
+BETWEEN = 100.0
+"""µs of an idle card that lie between two passes, not in one."""
 
 
 class Loaded:
@@ -205,8 +210,9 @@ def where(loaded: Loaded, reused: int, new: int, repeats: int) -> list[tuple[str
     return [(what, median(one.get(what, 0.0) for one in rounds) * 1e6) for what in rounds[-1]]
 
 
-def kernels(loaded: Loaded, reused: int, new: int, repeats: int) -> list[tuple[str, int, float]]:
-    """(kernel, launches, µs) of one pre-fill, the dearest first, from the driver's own record of them."""
+def kernels(loaded: Loaded, reused: int, new: int, repeats: int) -> list[tuple[str, float, float, float]]:
+    """(kernel, launches, µs, µs in which nothing ran before it) of one pre-fill, the dearest first, from the
+    driver's own record of them."""
     run = loaded.alone(reused, new)
     run()
     activities = [torch.profiler.ProfilerActivity.CUDA]
@@ -214,9 +220,18 @@ def kernels(loaded: Loaded, reused: int, new: int, repeats: int) -> list[tuple[s
         for _ in range(repeats):
             run()
         torch.cuda.synchronize()
-    events = profile.key_averages()
-    found = [(e.key, e.count // repeats, e.self_device_time_total / repeats) for e in events]
-    return sorted((f for f in found if f[2] > 0), key=lambda f: -f[2])
+    on_card = [e for e in profile.events() if e.device_type == torch.autograd.DeviceType.CUDA]
+    found: dict[str, list[float]] = {}
+    end = math.inf
+    for event in sorted(on_card, key=lambda e: e.time_range.start):
+        sums = found.setdefault(event.name, [0.0, 0.0, 0.0])
+        idle = max(event.time_range.start - end, 0.0)
+        sums[0] += 1
+        sums[1] += event.time_range.end - max(event.time_range.start, min(end, event.time_range.end))
+        sums[2] += idle if idle < BETWEEN else 0.0
+        end = event.time_range.end if end == math.inf else max(end, event.time_range.end)
+    rows = [(name, *(total / repeats for total in sums)) for name, sums in found.items()]
+    return sorted(rows, key=lambda row: -row[2] - row[3])  # type: ignore[return-value]
 
 
 def _milliseconds(run: Callable[[], int]) -> float:
@@ -243,9 +258,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 loaded = Loaded(SHAPES[name])
                 for reused, new in CASES:
                     if options.kernels:
-                        print(f"{name}, {new} ids after {reused}, launches and µs:")
-                        for what, count, took in kernels(loaded, reused, new, options.repeats):
-                            print(f"  {count:5} {took:9.1f}  {what[:110]}")
+                        print(f"{name}, {new} ids after {reused}: launches, µs, µs of nothing before them:")
+                        for what, count, took, idle in kernels(loaded, reused, new, options.repeats):
+                            print(f"  {count:5.0f} {took:9.1f} {idle:9.1f}  {what[:100]}")
                         continue
                     print(f"{name}, {new} ids after {reused}, µs:")
                     for what, took in where(loaded, reused, new, options.repeats):

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import functools
 import itertools
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from benchmarks.decode_cuda import random_cache, random_on_device, run_segment
 from benchmarks.shapes import SHAPES
 from kogagent.engine.backends.arrangement import arrange_for, kernel_steps
 from kogagent.engine.backends.cuda_devices import cut_tensors
+from kogagent.errors import KogagentError
 from kogagent.kernels.build import build_all
 from kogagent.kernels.monokernel import Monokernel
 from kogagent.kernels.pack import Layout, plan
@@ -42,14 +44,23 @@ class Variant:
     stage_tiles: int = 0
 
 
+def _paced(cycles: int, *more: str) -> Variant:
+    """8 KiB of weights every so many cycles."""
+    name = ", ".join(
+        [f"8 KiB in {cycles} cycles", *(m.lower().replace("_", " ").replace("=", " ") for m in more)]
+    )
+    return Variant(name, (f"PACE={cycles}", *more))
+
+
 VARIANTS = (
     Variant("as it is"),
-    *(Variant(f"{n} in flight", (f"IN_FLIGHT={n}",)) for n in (1, 2, 3)),
-    Variant("24 KiB stages", (), 48),
-    *(Variant(f"24 KiB stages, {n} in flight", (f"IN_FLIGHT={n}",), 48) for n in (2, 3, 4)),
-    *(Variant(f"12 KiB stages, {n} in flight", (f"IN_FLIGHT={n}",), 24) for n in (3, 4, 6, 8)),
-    *(Variant(f"first look after {n} cycles", (f"POLL_FIRST={n}",)) for n in (400, 800, 1200)),
-    *(Variant(f"looks {n} cycles apart", (f"POLL_PAUSE={n}",)) for n in (200, 500)),
+    *(Variant(f"{n} in flight", (f"IN_FLIGHT={n}",)) for n in (1, 2)),
+    *(Variant(f"1 in flight, poll first {n}", ("IN_FLIGHT=1", f"POLL_FIRST={n}")) for n in (400, 800, 1200)),
+    *(Variant(f"24 KiB stages, {n} in flight", (f"IN_FLIGHT={n}",), 48) for n in (1, 2)),
+    *(_paced(n) for n in (350, 450, 550, 700, 900, 1200)),
+    *(_paced(n, "POLL_FIRST=800") for n in (450, 700, 900)),
+    *(_paced(n, "IN_FLIGHT=2") for n in (450, 700)),
+    *(Variant(f"poll first {n}", (f"POLL_FIRST={n}",)) for n in (400, 800, 1200)),
 )
 MOST_BYTES = 90e9
 """Of weights packed at once; variants beyond take turns with the first in another round."""
@@ -76,8 +87,10 @@ def compile_variants(shapes: Sequence[str], variants: Sequence[Variant]) -> None
     build_all(list(dict.fromkeys(wanted)))
 
 
-def measure(name: str, variants: Sequence[Variant], context: int, tokens: int) -> list[Record]:
-    """Records of a shape's variants."""
+def measure(
+    name: str, variants: Sequence[Variant], context: int, tokens: int, wrong: list[str]
+) -> list[Record]:
+    """Records of a shape's variants. wrong: gets those that do not run, with why."""
     spec = SHAPES["laneformer-2b" if name == ALONE else name]
     card: Any = torch.cuda.get_device_properties(0)
     size = card.multi_processor_count, card.shared_memory_per_block_optin
@@ -105,7 +118,7 @@ def measure(name: str, variants: Sequence[Variant], context: int, tokens: int) -
         start = time.perf_counter()
         out = run_segment(kernel, cache, context, tokens, next(seeds))
         if len(out) != tokens:
-            raise RuntimeError(f"the segment emitted {len(out)} of {tokens} tokens")
+            raise RuntimeError(f"the segment emitted {len(out)} of {tokens} tokens: {out[-1]}")
         return tokens / (time.perf_counter() - start)
 
     def limit(kernel: Monokernel) -> float:
@@ -116,7 +129,14 @@ def measure(name: str, variants: Sequence[Variant], context: int, tokens: int) -
     records: list[Record] = []
     for at in range(0, len(rest), at_once):
         batch = rest[at : at + at_once]
-        kernels = {variant.name: make(variant) for variant in (first, *batch)}
+        kernels: dict[str, Monokernel] = {}
+        for variant in (first, *batch):
+            made = make(variant)
+            try:
+                rate(made)
+                kernels[variant.name] = made
+            except (RuntimeError, KogagentError) as error:
+                wrong.append(f"{name}, {variant.name}: {error}")
         runs: dict[str, Callable[[], float]] = {}
         for key, kernel in kernels.items():
             runs[key] = functools.partial(rate, kernel)
@@ -154,12 +174,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
         v for v in VARIANTS if v is VARIANTS[0] or not options.only or any(o in v.name for o in options.only)
     ]
     compile_variants(options.shape, chosen)
+    failed: list[str] = []
     with torch.inference_mode():
         for name in options.shape:
-            found = measure(name, chosen, options.context, options.tokens)
+            wrong: list[str] = []
+            found = measure(name, chosen, options.context, options.tokens, wrong)
             show(found)
             if not options.dry:
                 append(found)
+            failed += wrong
+    if failed:
+        sys.exit("\n".join(failed))
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ Knows where arrays lie; what is in them is device_grammar.py's.
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -192,9 +193,13 @@ def _made(grammar: Grammar) -> DeviceGrammar | None:
         return None
 
 
+@functools.cache
 def _stream(device: torch.device) -> Any:
-    """A stream that nobody else has: one of torch's pool may be the kernel's own, which it holds until it
-    ends."""
+    """A stream for copies alone: one of torch's pool may be the kernel's own, which it holds until it ends.
+
+    One a device and never ended: where pinned memory goes, torch asks every stream that it was copied on,
+    and that may be after whoever made the stream has gone.
+    """
     if device.type != "cuda":
         return None
     from cupy.cuda import Stream

@@ -193,8 +193,8 @@ __device__ __forceinline__ void meet_devices(u32 tag) {
 template <int CYCLES>
 __device__ __forceinline__ void pause() {
     if constexpr (CYCLES > 0) {
-        const long long since = clock64();
-        while (clock64() - since < CYCLES) {
+        const u32 since = cycles();
+        while (cycles() - since < CYCLES) {
         }
     }
 }

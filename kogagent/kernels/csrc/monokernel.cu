@@ -695,7 +695,7 @@ __device__ void run_block(char* sm) {
     const Relay& relay = *(const Relay*)p.relay;
     if (W > 0 && (relay.ended || *(const u32*)p.dead || (p.hand_over && (relay.pending > 1) != (p.hand_over == 2)))) return;
     Misc& misc = *(Misc*)(sm + p.off_misc);
-    Ring ring = {sm + p.off_ring, misc.full, misc.empty, p.stage_bytes, p.stages, 0, 0, 0};
+    Ring ring = {sm + p.off_ring, misc.full, misc.empty, p.stage_bytes, p.stages, 0, 0, 0, cycles()};
     u32* schedule = (u32*)(sm + p.off_schedule);
     const int phases = 4 * p.layers + 1;
     if (threadIdx.x == 0) {

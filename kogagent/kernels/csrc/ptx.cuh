@@ -129,6 +129,11 @@ __device__ __forceinline__ u64 nanoseconds() {
     asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t));
     return t;
 }
+__device__ __forceinline__ u32 cycles() {
+    u32 t;
+    asm volatile("mov.u32 %0, %%clock;" : "=r"(t));
+    return t;
+}
 
 // ── arithmetic ──
 // A half is the 16-bit type of weights, activations and cache: FP16, or BF16 where KOGAGENT_BF16 is defined.

@@ -10,6 +10,7 @@ struct Ring {
     int stage_bytes, stages;
     int slot, parity;  // of the reader or the writer that holds this copy
     int filled;        // stages this writer has filled, counted to `stages`
+    u32 due;           // clock before which this writer asks for nothing more
 
     __device__ __forceinline__ void next() {
         if (++slot == stages) {
@@ -50,6 +51,11 @@ __device__ __forceinline__ void ring_release(Ring& r, int lane) {
 #ifndef IN_FLIGHT
 #define IN_FLIGHT 24  // as many as there can be
 #endif
+// The same by the clock: cycles between two pieces of a stage, 0: a stage is asked for at once.
+#ifndef PACE
+#define PACE 0
+#endif
+constexpr int PIECE = 8192;
 // Producer warp, all its lanes: wait for the next stage to be free. False when the block is done.
 __device__ __forceinline__ bool ring_free(const Ring& r, volatile int* quit) {
     // Lanes must agree: a stage half copied would never be full.
@@ -92,7 +98,21 @@ __device__ __forceinline__ void ring_filled(Ring& r) {
 __device__ __forceinline__ bool ring_fill(Ring& r, const char* from, int bytes, int lane, volatile int* quit, u64 policy) {
     if (!ring_free(r, quit)) return false;
     ring_expect(r, bytes, lane);
-    if (ring_copier(lane) == 0) ring_copy(r, r.data + r.slot * r.stage_bytes, from, bytes, lane, policy);
+    char* to = r.data + r.slot * r.stage_bytes;
+    if (ring_copier(lane) == 0) {
+        if constexpr (PACE > 0) {
+#pragma unroll 1
+            for (int at = 0; at < bytes; at += PIECE) {
+                u32 now;
+                while ((int)((now = cycles()) - r.due) < 0) {
+                }
+                r.due = now + PACE;
+                ring_copy(r, to + at, from + at, min(PIECE, bytes - at), lane, policy);
+            }
+        } else {
+            ring_copy(r, to, from, bytes, lane, policy);
+        }
+    }
     ring_filled(r);
     return true;
 }

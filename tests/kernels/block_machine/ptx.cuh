@@ -56,6 +56,7 @@ inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
 template <class T> inline T min(T a, T b) { return b < a ? b : a; }
 template <class T> inline T max(T a, T b) { return a < b ? b : a; }
 inline long long clock64() { machine_wait(); return (long long)machine_time(); }
+inline u32 cycles() { return (u32)clock64(); }
 inline void __threadfence_system() {}
 inline void __syncthreads() { block_barrier(0, 384); }
 inline void __syncwarp() { warp_swap(0, 0); }
