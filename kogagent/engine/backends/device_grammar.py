@@ -17,8 +17,8 @@ import numpy.typing as npt
 from kogagent.engine.grammar.ahead import Ahead
 from kogagent.engine.grammar.automaton import COUNT, END, FINISHED, RETURN, SPECIAL, Automaton, Frame
 from kogagent.engine.grammar.matcher import Grammar, Matcher
-from kogagent.engine.grammar.tables import Tables, make_tables
-from kogagent.engine.grammar.walker import Config
+from kogagent.engine.grammar.tables import Tables
+from kogagent.engine.grammar.forced import Config
 from kogagent.engine.sampling import splitmix64
 from kogagent.errors import SchemaError
 from kogagent.kernels.params import FRAMES, GRAMMAR, RELAY, RUN
@@ -107,7 +107,7 @@ class DeviceGrammar:
     def __init__(self, grammar: Grammar) -> None:
         self.grammar = grammar
         self._automaton: Automaton = grammar.automaton
-        tables = self.tables = make_tables(grammar.automaton)
+        tables = self.tables = grammar.walker.tables
         if tables.depth > FRAMES:
             raise SchemaError(f"the grammar nests {tables.depth} frames deep, a device holds {FRAMES}")
         info = (
@@ -302,7 +302,7 @@ class DeviceGrammar:
         vocabulary, automaton = self.grammar.trie.vocabulary, self._automaton
         certain = _counted(frame)
         if certain and vocabulary.special.isdisjoint(run) and not set(vocabulary.end_ids).intersection(run):
-            text, end, frames, _ = self.grammar.chain(state, frame)
+            text, end, frames, *_ = self.grammar.walker.forced(state, frame)
             if b"".join([vocabulary.tokens[token] for token in run]) == text:
                 return end, frames
         for token in run:

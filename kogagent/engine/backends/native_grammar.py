@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kogagent.engine.grammar.automaton import END, FINISHED, Frame
+from kogagent.engine.grammar.compiled import table_arguments
 from kogagent.engine.grammar.matcher import Grammar, Matcher
-from kogagent.engine.grammar.tables import make_tables, reached
 from kogagent.errors import DeviceError
 from kogagent.kernels.cpu import library
 
@@ -29,11 +29,9 @@ class NativeGrammar:
         self.grammar = grammar
         self._c = library.load()
         self._handle: int | None = None
-        tables = make_tables(grammar.automaton)
-        states, sites = reached(grammar.automaton)
-        self.state_number, self.site_number = states, sites
-        self.state_at = {new: old for old, new in states.items()}
-        self.site_at = {new: old for old, new in sites.items()}
+        tables = grammar.walker.tables
+        self.state_number, self.site_number = tables.states, tables.site_numbers
+        self.state_at, self.site_at = list(tables.states), list(tables.site_numbers)
         self.depth = max(1, tables.depth)
         vocabulary = grammar.trie.vocabulary
         text, first = grammar.trie.spelled
@@ -42,35 +40,8 @@ class NativeGrammar:
             code = tables.code_of(END + 1 + i)
             codes[i] = library.NEVER if code is None else code
         codes[list(vocabulary.end_ids)] = END
-        arrays = [
-            tables.lone_code,
-            tables.lone_move,
-            tables.moves,
-            tables.byte_class,
-            tables.final,
-            tables.need,
-        ]
-        arrays += [
-            tables.site_entry,
-            tables.site_follow,
-            tables.site_least,
-            tables.site_most,
-            codes,
-            first,
-            text,
-        ]
-        self._kept = [np.ascontiguousarray(array) for array in arrays]
-        self._tables = library.Tables(
-            *(array.ctypes.data for array in self._kept),
-            tables.lone,
-            len(tables.final),
-            tables.moves.shape[1],
-            tables.end_class,
-            len(tables.site_entry),
-            len(vocabulary),
-            self.depth,
-            grammar.trie.reach,
-            grammar.walker.margin,
+        self._tables, self._kept = table_arguments(
+            tables, grammar.trie.reach, grammar.walker.margin, (codes, first, text)
         )
         self._handle = self._c.kog_open_grammar(ctypes.byref(self._tables))
         if self._handle is None:

@@ -26,7 +26,7 @@ from kogagent.engine.grammar.automaton import (
     Frame,
 )
 from kogagent.engine.grammar.matcher import Grammar
-from kogagent.engine.grammar.walker import Config
+from kogagent.engine.grammar.forced import Config
 
 _MOST = 4096
 """Classes that are looked at from one grammar: those of a call are some dozens."""
@@ -158,7 +158,7 @@ class Ahead:
             out.setdefault(self._class(config, alone=only is not None), _BYTE)
         if only is None or only >= END:
             return
-        text, state, frame, _ = grammar.chain(*config)
+        text, state, frame, *_ = grammar.walker.forced(*config)
         step, at, passed = grammar.automaton.step, config, 0
         for size in self._token_ends(head, text[:_LONGEST], alone):
             if size == len(text):

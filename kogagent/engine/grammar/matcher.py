@@ -1,12 +1,8 @@
 """A compiled grammar and a walk through it: masks, forced runs, advance, fork. Knows ids, bytes; no schema.
 
-A forced run is the part of the text that admits no choice, in the ids a tokenizer would write. While one is
-pending it is the only legal continuation, so the text is the same whether a caller takes runs or samples.
-
-Canonical borders: let F be the forced bytes. Whatever follows, the tokenizer puts a border at some s in S:
-the places where a token that reaches legally past F may start, or the end of F. What stands before a border
-is tokenized independently of what follows. So the ids common to the tokenizations of F[:s], for all s, are
-certain, and only those are forced.
+A forced run is the part of the text that admits no choice, in the ids a tokenizer would write (spelling.py says
+which of them are certain). While one is pending it is the only legal continuation, so the text is the same
+whether a caller takes runs or samples.
 """
 
 from __future__ import annotations
@@ -16,18 +12,15 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
 from kogagent.engine.grammar.automaton import END, FINISHED, SPECIAL, Automaton, Frame
+from kogagent.engine.grammar.bodies import Mask
+from kogagent.engine.grammar.forced import LONGEST, Config
 from kogagent.engine.grammar.trie import TokenTrie
-from kogagent.engine.grammar.walker import Config, Walker
+from kogagent.engine.grammar.walker import Walker
 from kogagent.errors import ModelError
 
 _KEPT = 2048  # masks and runs kept for one grammar
-_LONGEST = 4096  # symbols of one forced run
-
-Mask = npt.NDArray[np.uint32]
-_Chain = tuple[bytes, int, Frame, int | None]
 
 
 @dataclass(slots=True)
@@ -52,10 +45,6 @@ class Grammar:
     walker: Walker = field(repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
     _known: OrderedDict[Config, _Entry] = field(default_factory=OrderedDict, repr=False, compare=False)
-    _chains: dict[Config, _Chain] = field(default_factory=dict, repr=False, compare=False)
-    _known_borders: dict[Config, tuple[bytes, list[int]]] = field(
-        default_factory=dict, repr=False, compare=False
-    )
 
     def start(self) -> Matcher:
         return Matcher(self, self.automaton.start, self.automaton.frames, ())
@@ -80,132 +69,32 @@ class Grammar:
     def known_mask(self, entry: _Entry, state: int, frame: Frame) -> Mask:
         if entry.mask is None:
             with self._lock:
-                entry.mask = self.byte_mask(state, frame)
+                entry.mask = self.walker.mask(state, frame)
         return entry.mask
 
     # ── computed once for each class of configurations; frames in normal form ──
-    def byte_mask(self, state: int, frame: Frame) -> Mask:
-        """Every id whose bytes are legal here, forced or not."""
-        flags = self.walker.legal_ids(state, frame)
-        for symbol in self.automaton.legal(state, frame):
-            if symbol == END:
-                flags[list(self.trie.end_ids)] = True
-            elif symbol > END:
-                flags[symbol - SPECIAL] = True
-        mask = np.packbits(flags, bitorder="little").view("<u4").astype(np.uint32, copy=False)
-        mask.setflags(write=False)
-        return mask
-
     def run(self, state: int, frame: Frame) -> tuple[int, ...]:
         """The forced run that starts here."""
         if self.trie.vocabulary.encode is None:
             return self._single(state, frame)
-        out: list[int] = []
+        out: tuple[int, ...] = ()
         length = 0
-        while length < _LONGEST:
-            text, state, frame, symbol = self.chain(state, frame)
+        spelling = self.trie.spelling
+        while length < LONGEST:
+            text, state, frame, symbol, borders = self.walker.forced(state, frame)
             if symbol is None:
-                out += self._certain(text, state, frame) if text else ()
-                break
-            ids = self._tokens(text)
+                return (*out, *spelling.certain(text, borders)) if text else out
+            ids = spelling.ids(text)
             if ids is None:
                 break
-            out += ids
-            out.append(self.trie.end_ids[0] if symbol == END else symbol - SPECIAL)
+            out = (*out, *ids, self.trie.end_ids[0] if symbol == END else symbol - SPECIAL)
             if symbol == END:
                 break
             after = self.automaton.step(state, frame, symbol)
             assert after is not None
             state, frame = after
             length += len(text) + 1
-        return tuple(out)
-
-    def chain(self, state: int, frame: Frame) -> _Chain:
-        """The bytes that are forced from here, where they lead, and the id's symbol that is forced there or
-        None. Chains that begin inside one another share their end."""
-        chains, step = self._chains, self.automaton.step
-        text = bytearray()
-        passed: list[Config] = []
-        while len(text) < _LONGEST:
-            known = chains.get((state, frame))
-            if known is not None:
-                break
-            symbol = self.automaton.only(state, frame)
-            if symbol is None or symbol >= END:
-                known = b"", state, frame, symbol
-                break
-            passed.append((state, frame))
-            text.append(symbol)
-            after = step(state, frame, symbol)
-            if after is None or (after[1][1] < 0 and after == (state, frame)):
-                known = b"", state, frame, None
-                break
-            state, frame = after
-        rest, state, frame, symbol = (b"", state, frame, None) if known is None else known
-        whole = bytes(text) + rest
-        if len(chains) > _KEPT:
-            chains.clear()
-        for i, config in enumerate(passed):
-            chains[config] = whole[i:], state, frame, symbol
-        return whole, state, frame, symbol
-
-    def _tokens(self, text: bytes) -> list[int] | None:
-        """The tokenizer's ids of a text; None where they do not spell it back."""
-        encode = self.trie.vocabulary.encode
-        assert encode is not None
-        if not text:
-            return []
-        try:
-            ids = list(encode(text.decode()))
-        except UnicodeDecodeError:
-            return None
-        vocabulary = self.trie.vocabulary
-        closed = vocabulary.special
-        if any(i in closed for i in ids) or b"".join(vocabulary.tokens[i] for i in ids) != text:
-            return None
-        return ids
-
-    def _certain(self, text: bytes, state: int, frame: Frame) -> list[int]:
-        """The ids at the front of `text` that every continuation from this configuration leaves alone."""
-        certain: list[int] | None = None
-        for begin in self._borders(text, state, frame):
-            whole = begin
-            while whole and whole < len(text) and 0x80 <= text[whole] < 0xC0:
-                whole -= 1  # a border inside a code point: judge by the text before it
-            ids = self._tokens(text[:whole])
-            if ids is None:
-                return []
-            if whole != begin and ids:
-                ids.pop()
-            if certain is None:
-                certain = ids
-            else:
-                same = 0
-                while same < min(len(certain), len(ids)) and certain[same] == ids[same]:
-                    same += 1
-                certain = certain[:same]
-            if not certain:
-                return []
-        return certain or []
-
-    def _borders(self, text: bytes, state: int, frame: Frame) -> list[int]:
-        """The places in `text` where a token may begin that goes on legally behind it, and its end; from the
-        end on. What is found for one text serves those that end alike."""
-        reach, size = self.trie.reach, len(text)
-        tail = text[-(reach - 1) :] if reach > 1 else b""
-        known, backs = self._known_borders.get((state, frame), (b"", [0]))
-        if not tail.endswith(known):
-            if known.endswith(tail):
-                return [size - back for back in backs if back <= size]
-            known, backs = b"", [0]
-        for back in range(len(known) + 1, len(tail) + 1):
-            node = self.trie.find(text[size - back :])
-            if node >= 0 and self.walker.can_continue(node, state, frame):
-                backs = [*backs, back]
-        if len(self._known_borders) > _KEPT:
-            self._known_borders.clear()
-        self._known_borders[state, frame] = tail, backs
-        return [size - back for back in backs]
+        return out
 
     def _single(self, state: int, frame: Frame) -> tuple[int, ...]:
         """Without a tokenizer: the one id that is legal here."""
@@ -216,7 +105,7 @@ class Grammar:
             return (self.trie.end_ids[0],)
         if symbol > END:
             return (symbol - SPECIAL,)
-        mask = self.byte_mask(state, frame)
+        mask = self.walker.mask(state, frame)
         words = np.flatnonzero(mask)
         if len(words) != 1:
             return ()

@@ -17,12 +17,13 @@ import numpy as np
 import numpy.typing as npt
 
 from kogagent.disk_cache import DiskCache
+from kogagent.engine.grammar.spelling import Spelling
 from kogagent.errors import ConfigError
 from kogagent.spec import Vocabulary
 
 Ints = npt.NDArray[np.int32]
-_NODES = ("byte", "first", "count", "token")
-ARRAYS = (*_NODES, "twins", "reach")
+NODES = ("byte", "first", "count", "token")
+ARRAYS = (*NODES, "twins", "reach")
 """Names of `TokenTrie.arrays`."""
 
 
@@ -33,54 +34,18 @@ def distinct(numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return kept
 
 
-class TokenTrie:
-    """byte[n] of the edge into node n; its children are first[n] .. first[n] + count[n]; token[n] is the id
-    that ends there or -1 (further ids with the same bytes are in `twins`). reach: bytes of the longest token.
-    names: the text of each special id. known: what walks through states shared by all grammars found here;
-    disk: where that is kept besides."""
+class Tree:
+    """byte[n] of the edge into node n; its children are first[n] .. first[n] + count[n]; token[n] is the number of
+    the text that ends there, or -1."""
 
-    def __init__(self, vocabulary: Vocabulary, arrays: Mapping[str, npt.NDArray[Any]] | None = None) -> None:
-        """arrays: what the `arrays` of a tree of the same vocabulary were."""
-        self.vocabulary = vocabulary
-        self.words = (len(vocabulary) + 31) // 32
-        self.end_ids = vocabulary.end_ids
-        if not self.end_ids:
-            raise ConfigError("a grammar needs a vocabulary with an end id; set Vocabulary.end_ids")
-        if arrays is None:
-            closed = set(vocabulary.end_ids) | vocabulary.special
-            tokens = vocabulary.tokens
-            order = sorted((i for i, t in enumerate(tokens) if t and i not in closed), key=tokens.__getitem__)
-            self.arrays = _built([tokens[i] for i in order], np.array(order, np.int32))
-        else:
-            self.arrays = {name: np.array(array) for name, array in arrays.items()}
-        self.byte, self.first, self.count, self.token = (self.arrays[name] for name in _NODES)
-        self.reach = int(self.arrays["reach"][0])
-        self.twins: dict[int, list[int]] = {}
-        for token, twin in self.arrays["twins"].tolist():
-            self.twins.setdefault(token, []).append(twin)
+    def __init__(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+        self.byte, self.first, self.count, self.token = (arrays[name] for name in NODES)
         # Copies for walks of single nodes, where plain lists are faster.
         self.bytes = self.byte.tobytes()
         self.first_list: list[int] = self.first.tolist()
         self.count_list: list[int] = self.count.tolist()
         self.token_list: list[int] = self.token.tolist()
-        # A grammar walks byte by byte: where a byte has no token of its own it could get stuck.
-        single = [self.bytes[n] for n in range(1, 1 + self.count_list[0]) if self.token_list[n] >= 0]
-        self.unspellable = frozenset(range(256)) - set(single)
-        self.names = {
-            vocabulary.tokens[i].decode("utf-8", "replace"): i
-            for i in sorted(vocabulary.special - set(vocabulary.end_ids), reverse=True)
-            if vocabulary.tokens[i]
-        }
-        self.known: OrderedDict[tuple[str, int], Any] = OrderedDict()
-        self.disk: DiskCache | None = None
-
-    @cached_property
-    def spelled(self) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint32]]:
-        """The bytes of all ids one after the other, and where each begins [V+1]: for programs."""
-        tokens = self.vocabulary.tokens
-        first = np.zeros(len(tokens) + 1, np.uint32)
-        np.cumsum(np.fromiter(map(len, tokens), np.uint32, len(tokens)), out=first[1:])
-        return np.frombuffer(b"".join(tokens) or b"\0", np.uint8), first
+        self.for_programs: Any = None  # what a program is told of it
 
     def children(self, nodes: Ints) -> tuple[Ints, npt.NDArray[np.intp]]:
         """All children of some nodes, and for each the place of its parent in `nodes`."""
@@ -96,7 +61,7 @@ class TokenTrie:
         return self.bytes.find(byte, begin, begin + self.count_list[node])
 
     def find(self, text: bytes) -> int:
-        """The node of a text, or -1 where no token begins with it."""
+        """The node of a text, or -1 where nothing begins with it."""
         node, find, first, count = 0, self.bytes.find, self.first_list, self.count_list
         for byte in text:
             begin = first[node]
@@ -104,6 +69,51 @@ class TokenTrie:
             if node < 0:
                 return -1
         return node
+
+
+class TokenTrie(Tree):
+    """The texts are tokens, their numbers ids; further ids with the same bytes are in `twins`. reach: bytes of
+    the longest token. names: the text of each special id. known: what walks through states shared by all
+    grammars found here; disk: where that is kept besides."""
+
+    def __init__(self, vocabulary: Vocabulary, arrays: Mapping[str, npt.NDArray[Any]] | None = None) -> None:
+        """arrays: what the `arrays` of a tree of the same vocabulary were."""
+        self.vocabulary = vocabulary
+        self.words = (len(vocabulary) + 31) // 32
+        self.end_ids = vocabulary.end_ids
+        if not self.end_ids:
+            raise ConfigError("a grammar needs a vocabulary with an end id; set Vocabulary.end_ids")
+        if arrays is None:
+            closed = set(vocabulary.end_ids) | vocabulary.special
+            tokens = vocabulary.tokens
+            order = sorted((i for i, t in enumerate(tokens) if t and i not in closed), key=tokens.__getitem__)
+            self.arrays = built([tokens[i] for i in order], np.array(order, np.int32))
+        else:
+            self.arrays = {name: np.array(array) for name, array in arrays.items()}
+        super().__init__(self.arrays)
+        self.reach = int(self.arrays["reach"][0])
+        self.twins: dict[int, list[int]] = {}
+        for token, twin in self.arrays["twins"].tolist():
+            self.twins.setdefault(token, []).append(twin)
+        # A grammar walks byte by byte: where a byte has no token of its own it could get stuck.
+        single = [self.bytes[n] for n in range(1, 1 + self.count_list[0]) if self.token_list[n] >= 0]
+        self.unspellable = frozenset(range(256)) - set(single)
+        self.names = {
+            vocabulary.tokens[i].decode("utf-8", "replace"): i
+            for i in sorted(vocabulary.special - set(vocabulary.end_ids), reverse=True)
+            if vocabulary.tokens[i]
+        }
+        self.known: OrderedDict[tuple[str, int], Any] = OrderedDict()
+        self.spelling = Spelling(vocabulary)
+        self.disk: DiskCache | None = None
+
+    @cached_property
+    def spelled(self) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint32]]:
+        """The bytes of all ids one after the other, and where each begins [V+1]: for programs."""
+        tokens = self.vocabulary.tokens
+        first = np.zeros(len(tokens) + 1, np.uint32)
+        np.cumsum(np.fromiter(map(len, tokens), np.uint32, len(tokens)), out=first[1:])
+        return np.frombuffer(b"".join(tokens) or b"\0", np.uint8), first
 
     def ends(self, text: bytes) -> bool:
         """Whether some token ends with these bytes."""
@@ -118,8 +128,8 @@ class TokenTrie:
         return sorted(text[::-1] for i, text in enumerate(self.vocabulary.tokens) if i not in closed)
 
 
-def _built(texts: Sequence[bytes], ids: Ints) -> dict[str, npt.NDArray[Any]]:
-    """The arrays of a tree of sorted texts."""
+def built(texts: Sequence[bytes], ids: Ints) -> dict[str, npt.NDArray[Any]]:
+    """The arrays of a tree of sorted texts, none of them empty, with their numbers."""
     lengths = np.array([len(t) for t in texts], np.int32)
     reach = int(lengths.max(initial=1))
     padded = np.zeros((len(texts), reach), np.uint8)

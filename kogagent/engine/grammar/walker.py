@@ -1,64 +1,62 @@
-"""Which tokens are legal in a configuration: an automaton walked along a vocabulary's tree. Knows no text.
+"""Which tokens are legal in a configuration, and which bytes are forced. Knows no text.
 
 All tokens are walked at once, level by level, each node with the configuration its bytes lead to. To make the
 configurations few, counts are replaced by classes that no single token can tell apart (`normal`), so what is
-found for one stands for all counts of the class, however large the bounds.
+found for one stands for all counts of the class, however large the bounds. Where the compiled program is there
+it does the same (compiled.py).
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-from kogagent.disk_cache import Damaged, sources
-from kogagent.engine.grammar.automaton import (
-    COUNT,
-    END,
-    FAR,
-    LOW,
-    RETURN,
-    TARGET,
-    UNBOUNDED,
-    Automaton,
-    Frame,
-)
-from kogagent.engine.grammar.trie import Ints, TokenTrie, distinct
+from kogagent.engine.grammar.automaton import END, FAR, LOW, SPECIAL, UNBOUNDED, Automaton, Frame
+from kogagent.engine.grammar.bodies import Body, Mask, body_of, packed
+from kogagent.engine.grammar.compiled import CompiledWalker, compiled_walker
+from kogagent.engine.grammar.forced import Config, Forced, ForcedTexts
+from kogagent.engine.grammar.tables import Tables, make_tables
+from kogagent.engine.grammar.trie import Ints, TokenTrie, Tree, distinct
+from kogagent.errors import SchemaError
 
-Config = tuple[int, Frame]
-
-_KEPT = 512  # bodies kept for one vocabulary
-_NEVER = 0xFFFF
 _CONFIGS = 4096  # configurations kept for one grammar before their rows are dropped
 _FEW = 24  # nodes below which plain Python is faster than arrays
 _ROOT = np.zeros(1, np.int32)
 
 
-@dataclass(frozen=True, slots=True)
-class Body:
-    """All tokens from one shared state. counts [32 * words]: the code points each id counts, _NEVER where it
-    is illegal; exits: the tree's nodes where the frame is left, exit_counts: what was counted until there."""
-
-    counts: npt.NDArray[np.uint16]
-    exits: Ints
-    exit_counts: Ints
-
-
 class Walker:
-    """One automaton over one vocabulary; what it learns is kept."""
+    """One automaton over one vocabulary; what it learns is kept.
 
-    def __init__(self, automaton: Automaton, trie: TokenTrie) -> None:
+    compiled: whether to walk by the compiled program where that is there and its tables can hold the automaton.
+    """
+
+    def __init__(self, automaton: Automaton, trie: TokenTrie, *, compiled: bool = True) -> None:
         self.automaton = automaton
         self.trie = trie
         self.margin = trie.reach + automaton.max_need  # of counts: further from the most is far
+        self._may_compile = compiled
+        self._texts = ForcedTexts(automaton, trie)
         self._index: dict[Config, int] = {}
         self._configs: list[Config] = []
         self._rows: list[npt.NDArray[np.int32] | None] = []
+
+    @cached_property
+    def tables(self) -> Tables:
+        """The automaton as arrays. Raises SchemaError where they cannot hold it."""
+        return make_tables(self.automaton)
+
+    @cached_property
+    def compiled(self) -> CompiledWalker | None:
+        """The program over the same automaton and vocabulary, None where there is none."""
+        if not self._may_compile:
+            return None
+        try:
+            return compiled_walker(lambda: self.tables, self.trie, self.margin)
+        except SchemaError:
+            return None
 
     def normal(self, frame: Frame) -> Frame:
         """The frames with each count replaced by its class."""
@@ -73,111 +71,54 @@ class Walker:
                 count = FAR
         return (site, count, self.normal(below))
 
-    # ── the tree ──
-    def legal_ids(self, state: int, frame: Frame) -> npt.NDArray[np.bool_]:
-        """Flags [32 * words] of the ordinary ids whose bytes can follow; frame in normal form."""
+    # ── frames in normal form ──
+    def forced(self, state: int, frame: Frame) -> Forced:
+        """The bytes that are forced here, and what comes behind them."""
+        compiled = self.compiled
+        return self._texts.at(state, frame) if compiled is None else compiled.forced(state, frame)
+
+    def mask(self, state: int, frame: Frame) -> Mask:
+        """Every id [words] that is legal here, forced or not; read-only."""
         site, count, below = frame
+        body, base = None, None
         if state in self.automaton.bodies and below is not None:
-            body = self._body(state)
-            most = self.automaton.sites[site][3]
+            body = body_of(self.automaton, self.trie, state)
             # A class of counts: far from both bounds, or far below the least one.
-            room = most - count if count >= 0 else UNBOUNDED
-            flags = body.counts <= min(room, _NEVER - 1)
-            after = self.automaton.returned(frame)
-            if after is not None:
-                exits = self._exits(body, frame)
-                tokens = self.trie.token[exits]
-                flags[tokens[tokens >= 0]] = True
-                self._flag(exits, self._number(after), flags)
-            return flags
+            base = body.within(self.automaton.sites[site][3] - count if count >= 0 else UNBOUNDED)
+        compiled = self.compiled
+        if compiled is not None:
+            mask = compiled.mask(state, frame, body, base)
+        else:
+            mask = self._all(state, frame) if body is None or base is None else base | self._left(body, frame)
+            for symbol in self.automaton.legal(state, frame):
+                ids = self.trie.end_ids if symbol == END else (symbol - SPECIAL,) if symbol > END else ()
+                for id in ids:
+                    mask[id // 32] |= np.uint32(1 << id % 32)
+        mask.setflags(write=False)
+        return mask
+
+    # ── the same without the program ──
+    def _all(self, state: int, frame: Frame) -> Mask:
+        """The ordinary ids whose bytes can follow."""
         flags = np.zeros(32 * self.trie.words, np.bool_)
-        self._flag(_ROOT, self._number((state, frame)), flags)
-        return flags
+        for found in self._found(self.trie, (state, frame)):
+            flags[found] = True
+        for first, others in self.trie.twins.items():
+            if flags[first]:
+                flags[others] = True
+        return packed(flags)
 
-    def can_continue(self, node: int, state: int, frame: Frame) -> bool:
-        """Whether a token that goes through `node` can go on legally from this configuration there."""
-        trie, automaton = self.trie, self.automaton
-        stack: list[tuple[int, Config]] = [(node, (state, frame))]
-        while stack:
-            at, (here, frames) = stack.pop()
-            begin, count = trie.first_list[at], trie.count_list[at]
-            for child in range(begin, begin + count):
-                after = automaton.step(here, frames, trie.bytes[child])
-                if after is None:
-                    continue
-                if trie.token_list[child] >= 0:
-                    return True
-                stack.append((child, after))
-        return False
-
-    def _body(self, state: int) -> Body:
-        """What tokens do from a shared state, whatever the bounds. The same in every grammar: kept with the
-        vocabulary."""
-        known = self.trie.known
-        key = (self.automaton.library, state)
-        found = known.get(key)
-        if found is None:
-            found = known[key] = self._kept_body(state)
-            while len(known) > _KEPT:
-                known.popitem(last=False)
-        return found
-
-    def _kept_body(self, state: int) -> Body:
-        """The same from the disk where there is one, and it is there."""
-        disk = self.trie.disk
-        if disk is None:
-            return self._walk_body(state)
-        told = (self.trie.vocabulary.digest, self.automaton.library, state, sources(Path(__file__).parent))
-        key = hashlib.sha256(repr(told).encode()).hexdigest()[:32]
-        found = disk.find("body", key)
-        if found is not None:
-            try:
-                return Body(*(np.array(found.part(name)) for name in ("counts", "exits", "exit_counts")))
-            except Damaged:
-                disk.drop(found)
-        body = self._walk_body(state)
-        parts: dict[str, npt.NDArray[Any]] = {"counts": body.counts, "exits": body.exits}
-        disk.put("body", key, {}, parts | {"exit_counts": body.exit_counts})
-        return body
-
-    def _walk_body(self, state: int) -> Body:
-        """All tokens from one state of a body, each with the code points it counts on the way."""
-        trie = self.trie
-        counts = np.full(32 * trie.words, _NEVER, np.uint16)
-        exits, exit_counts = [np.zeros(0, np.int32)], [np.zeros(0, np.int32)]
-        numbers: dict[int, int] = {state: 0}
-        rows: list[npt.NDArray[np.int32]] = []
-        counted: list[npt.NDArray[np.int32]] = []
-        order = [state]
-        for at in order:
-            row, count = np.full(256, -1, np.int32), np.zeros(256, np.int32)
-            for symbol, move in self.automaton.rows[at].items():
-                if symbol < END:
-                    target = move & TARGET
-                    if target != RETURN and target not in numbers:
-                        numbers[target] = len(order)
-                        order.append(target)
-                    row[symbol] = -2 if target == RETURN else numbers[target]
-                    count[symbol] = move & COUNT != 0
-            rows.append(row)
-            counted.append(count)
-        table, plus = np.stack(rows), np.stack(counted)
-        nodes, states, sums = _ROOT, np.zeros(1, np.int32), np.zeros(1, np.int32)
-        while len(nodes):
-            children, parents = trie.children(nodes)
-            bytes_ = trie.byte[children]
-            after = table[states[parents], bytes_]
-            sums = sums[parents] + plus[states[parents], bytes_]
-            left = after == -2
-            exits.append(children[left])
-            exit_counts.append(sums[left])
-            inside = after >= 0
-            nodes, states, sums = children[inside], after[inside], sums[inside]
-            tokens = trie.token[nodes]
-            counts[tokens[tokens >= 0]] = sums[tokens >= 0]
-        for first, others in trie.twins.items():
-            counts[others] = counts[first]
-        return Body(counts, np.concatenate(exits), np.concatenate(exit_counts))
+    def _left(self, body: Body, frame: Frame) -> Mask:
+        """The ids that leave a body and can go on behind it."""
+        flags = np.zeros(32 * self.trie.words, np.bool_)
+        site, count, _ = frame
+        after = None if count == LOW else self.automaton.returned(frame)
+        if after is not None:
+            groups = [int(group) for found in self._found(body.tree, after) for group in found]
+            _, _, least, most = self.automaton.sites[site]
+            bounds = (least - count, most - count) if count >= 0 else (0, None)
+            flags[body.behind(groups, *bounds)] = True
+        return packed(flags)
 
     def _number(self, config: Config) -> int:
         number = self._index.get(config)
@@ -217,37 +158,24 @@ class Walker:
             self._rows[number] = row
         return row
 
-    def _exits(self, body: Body, frame: Frame) -> Ints:
-        """The nodes of a body at which its frame, in normal form, can be left."""
-        site, count, _ = frame
-        _, _, least, most = self.automaton.sites[site]
-        if count < 0:
-            return body.exits[:0] if count == LOW else body.exits
-        fits: npt.NDArray[np.bool_] = body.exit_counts <= most - count
-        return body.exits[fits & (body.exit_counts >= least - count)]
-
-    def _flag(self, nodes: Ints, config: int, flags: npt.NDArray[np.bool_]) -> None:
-        """Set the flags of the ids below `nodes` that are legal from `config` there."""
-        trie = self.trie
-        configs = np.full(len(nodes), config, np.int32)
+    def _found(self, tree: Tree, config: Config) -> Iterable[list[int] | Ints]:
+        """The numbers of the texts in a tree that are legal from `config`, some at a time."""
+        nodes, configs = _ROOT, np.full(1, self._number(config), np.int32)
         while len(nodes):
             if len(nodes) <= _FEW:
-                found: list[int] = []
-                nodes, configs = self._walk_few(nodes.tolist(), configs.tolist(), found)
-                flags[found] = True
+                few: list[int] = []
+                nodes, configs = self._walk_few(tree, nodes.tolist(), configs.tolist(), few)
+                yield few
                 continue
-            children, above = trie.children(nodes)
+            children, above = tree.children(nodes)
             parents = configs[above]
             used = distinct(configs)
             table = np.stack([self._row(int(number)) for number in used])
-            after = table[np.searchsorted(used, parents), trie.byte[children]]
+            after = table[np.searchsorted(used, parents), tree.byte[children]]
             alive = after >= 0
             nodes, configs = children[alive], after[alive]
-            tokens = trie.token[nodes]
-            flags[tokens[tokens >= 0]] = True
-        for first, others in trie.twins.items():
-            if flags[first]:
-                flags[others] = True
+            tokens = tree.token[nodes]
+            yield tokens[tokens >= 0]
         self._forget()
 
     def _forget(self) -> None:
@@ -256,27 +184,29 @@ class Walker:
             self._configs.clear()
             self._rows.clear()
 
-    def _walk_few(self, nodes: list[int], configs: list[int], found: list[int]) -> tuple[Ints, Ints]:
+    def _walk_few(
+        self, tree: Tree, nodes: list[int], configs: list[int], found: list[int]
+    ) -> tuple[Ints, Ints]:
         """The same, node by node, while only a few stand side by side; where it stopped."""
-        trie, find = self.trie, self.trie.bytes.find
+        find = tree.bytes.find
         while nodes and len(nodes) <= 8 * _FEW:
             next_nodes: list[int] = []
             next_configs: list[int] = []
             for node, config in zip(nodes, configs, strict=True):
-                count = trie.count_list[node]
+                count = tree.count_list[node]
                 if not count:
                     continue
-                begin = trie.first_list[node]
+                begin = tree.first_list[node]
                 row = self._row(config)
                 children: Iterable[int] = range(begin, begin + count)
                 if count > 8:
                     legal = np.flatnonzero(row >= 0).tolist()
                     children = [hit for byte in legal if (hit := find(byte, begin, begin + count)) >= 0]
                 for child in children:
-                    to = int(row[trie.bytes[child]])
+                    to = int(row[tree.bytes[child]])
                     if to >= 0:
-                        if trie.token_list[child] >= 0:
-                            found.append(trie.token_list[child])
+                        if tree.token_list[child] >= 0:
+                            found.append(tree.token_list[child])
                         next_nodes.append(child)
                         next_configs.append(to)
             nodes, configs = next_nodes, next_configs

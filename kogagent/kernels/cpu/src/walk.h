@@ -1,6 +1,6 @@
 // A walk through a grammar's tables, and what is known of its configurations. Knows no model, no text.
 //
-// `step` is engine/grammar/tables.py's, `key` is Walker.normal's: masks and runs come from there, once for each
+// Keys are Walker.normal's: masks and runs come from there, once for each
 // class of configurations, and are found again here.
 
 #ifndef KOG_WALK_H
@@ -13,7 +13,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "native.h"
+#include "automaton.h"
 
 struct kog_grammar {
   struct Entry {
@@ -23,7 +23,7 @@ struct kog_grammar {
 
   explicit kog_grammar(const kog_tables& tables) : t(tables) {}
 
-  bool finished(const kog_walk& at) const { return at.state == kFinished; }
+  bool finished(const kog_walk& at) const { return at.state == kog::kFinished; }
 
   // The entry of a configuration, nullptr where none is known. Valid until `learn`.
   const Entry* find(const kog_walk& at) {
@@ -52,44 +52,30 @@ struct kog_grammar {
   }
 
  private:
-  static constexpr uint32_t kFinished = 1, kReturn = 2;             // automaton.py
-  static constexpr uint32_t kCount = 0x4000, kPush = 0x8000, kTarget = 0x3fff;
-  static constexpr uint32_t kEnd = 256, kFar = 0xffffffff, kLow = 0xfffffffe;
   static constexpr size_t kKept = 2048;
 
-  uint32_t move(uint32_t state, uint32_t code) const {
-    if (state < t.lone) return t.lone_code[state] == code ? t.lone_move[state] : 0;
-    const uint32_t column = code < kEnd ? t.byte_class[code] : t.end_class + code - kEnd;
-    return t.moves[size_t(state - t.lone) * t.classes + column];
-  }
+  struct At {  // automaton.h's stack, in the arrays of a kog_walk
+    kog_walk& walk;
+    uint32_t depth;
+    uint32_t& state = walk.state;
 
-  bool pop(kog_walk& at) const {
-    const uint32_t site = at.sites[at.top];
-    if (at.top == 0 || at.counts[at.top] < t.site_least[site]) return false;
-    at.state = t.site_follow[site];
-    at.top--;
-    return true;
-  }
-
-  bool step(kog_walk& at, uint32_t code) const {
-    uint32_t found;
-    while ((found = move(at.state, code)) == 0)
-      if (!t.final_states[at.state] || !pop(at)) return false;
-    const uint32_t target = found & kTarget, need = found & kPush ? 0 : t.need[target];
-    if (found & kCount) at.counts[at.top]++;
-    if ((found & kCount || need) && uint64_t(at.counts[at.top]) + need > t.site_most[at.sites[at.top]]) return false;
-    if (found & kPush) {
-      if (at.top + 1 >= t.depth) return false;
-      at.top++;
-      at.sites[at.top] = target;
-      at.counts[at.top] = 0;
-      at.state = t.site_entry[target];
+    bool bottom() const { return walk.top == 0; }
+    uint32_t site() const { return walk.sites[walk.top]; }
+    int64_t count() const { return walk.counts[walk.top]; }
+    void set_count(int64_t count) { walk.counts[walk.top] = uint32_t(count); }
+    void pop() { walk.top--; }
+    bool push(uint32_t site) {
+      if (walk.top + 1 >= depth) return false;
+      walk.top++;
+      walk.sites[walk.top] = site;
+      walk.counts[walk.top] = 0;
       return true;
     }
-    at.state = target;
-    while (at.state == kReturn)
-      if (!pop(at)) return false;
-    return true;
+  };
+
+  bool step(kog_walk& walk, uint32_t code) const {
+    At at{walk, t.depth};
+    return kog::step(t, at, code);
   }
 
   void put(uint32_t number) { key_.append(reinterpret_cast<const char*>(&number), sizeof number); }
@@ -100,15 +86,8 @@ struct kog_grammar {
     put(at.sites[0]);
     put(at.counts[0]);
     for (uint32_t i = 1; i <= at.top; i++) {
-      const uint32_t site = at.sites[i];
-      const int64_t count = at.counts[i], least = t.site_least[site], most = t.site_most[site];
-      put(site);
-      if (least - count > int64_t(t.reach))
-        put(kLow);
-      else if (count >= least && most - count >= int64_t(t.margin))
-        put(kFar);
-      else
-        put(uint32_t(count));
+      put(at.sites[i]);
+      put(uint32_t(kog::class_of(t, at.sites[i], at.counts[i])));
     }
   }
 

@@ -1,0 +1,153 @@
+"""The walk through a grammar by the compiled CPU program, where it is there. Knows arrays; says what walker.py says.
+
+Python keeps the arrays, the program reads the same ones. Short walks keep the interpreter; one that takes longer
+than a few dozen microseconds begins again without it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from array import array
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kogagent.engine.grammar.automaton import FAR, LOW, SPECIAL, Frame
+from kogagent.engine.grammar.bodies import Body, Mask
+from kogagent.engine.grammar.forced import Forced
+from kogagent.engine.grammar.tables import Tables
+from kogagent.engine.grammar.trie import TokenTrie, Tree
+from kogagent.errors import DeviceError
+from kogagent.kernels.cpu import library, walker
+
+_SHORT = 1500
+"""Nodes of the vocabulary's tree that are looked at while other threads wait for the interpreter."""
+_ALL = 0xFFFFFFFF
+_CLASSES = {walker.FAR: FAR, walker.LOW: LOW}
+
+
+def compiled_walker(tables: Callable[[], Tables], trie: TokenTrie, margin: int) -> CompiledWalker | None:
+    """One for this automaton and vocabulary; None where the program was not built. Raises what `tables` does."""
+    functions = walker.functions()
+    return None if functions is None else CompiledWalker(functions, tables(), trie, margin)
+
+
+def table_arguments(
+    tables: Tables, reach: int, margin: int, tokens: tuple[npt.NDArray[Any], ...] = ()
+) -> tuple[library.Tables, list[npt.NDArray[Any]]]:
+    """The program's kog_tables and the arrays it points to. tokens: token_code, token_first, text, or nothing."""
+    t = tables
+    arrays = [t.lone_code, t.lone_move, t.moves, t.byte_class, t.final, t.need]
+    arrays += [t.site_entry, t.site_follow, t.site_least, t.site_most]
+    kept = [np.ascontiguousarray(one) for one in (*arrays, *tokens)]
+    addresses = [one.ctypes.data for one in kept] + [None] * (3 - len(tokens))
+    spelled = len(tokens[0]) if tokens else 0
+    sizes = (t.lone, len(t.final), t.moves.shape[1], t.end_class, len(t.site_entry), spelled)
+    return library.Tables(*addresses, *sizes, max(1, t.depth), reach, margin), kept
+
+
+class CompiledWalker:
+    """Raises DeviceError where memory is not to be had."""
+
+    def __init__(self, functions: walker.Functions, tables: Tables, trie: TokenTrie, margin: int) -> None:
+        self._c, self._handle = functions, None
+        self._words = trie.words
+        self._states, self._sites = tables.states, tables.site_numbers
+        self._state_at, self._site_at = list(tables.states), list(tables.site_numbers)
+        self._special = tables.special_ids.tolist()
+        arguments, self._kept = table_arguments(tables, trie.reach, margin)
+        ends = np.array(trie.end_ids, np.int32)
+        twins = trie.arrays["twins"]
+        self._kept += [ends, twins, tables.special_ids]
+        vocabulary = walker.Vocabulary(
+            _tree(trie),
+            *(one.ctypes.data for one in (twins, ends, tables.special_ids)),
+            *(len(twins), len(ends), len(self._special), trie.words),
+        )
+        self._forced = walker.Forced()
+        self._forced_at = ctypes.addressof(self._forced)
+        self._lock = threading.Lock()  # what a call leaves is read before the next one
+        self._handle = functions.open_walker(ctypes.byref(arguments), ctypes.byref(vocabulary))
+        if self._handle is None:
+            raise DeviceError("the CPU program found no memory for a grammar")
+        self._trie = trie  # its arrays are read
+
+    def __del__(self) -> None:
+        if self._handle is not None:
+            self._c.close_walker(self._handle)
+
+    def forced(self, state: int, frame: Frame) -> Forced:
+        """As `Walker.forced`."""
+        at = self._configuration(state, frame)
+        with self._lock:
+            said = self._c.find_forced_held(self._handle, at.buffer_info()[0], self._forced_at)
+            if said == 0:
+                return Forced(b"", state, frame, None, ())
+            _check(said)
+            out = self._forced
+            text = ctypes.string_at(out.text, out.length)
+            borders = tuple(_words(out.borders, out.n_borders))
+            symbol, after = out.symbol, _words(out.after, out.n_after)
+        if symbol == walker.NO_SYMBOL:
+            return Forced(text, *self._place(after), None, borders)
+        return Forced(text, *self._place(after), self._symbol(symbol), borders)
+
+    def mask(self, state: int, frame: Frame, body: Body | None, base: Mask | None) -> Mask:
+        """As `Walker.mask`. body, base: what tokens do inside the frame, and the ids that stay there."""
+        at, mask = self._configuration(state, frame), np.empty(self._words, np.uint32)
+        tree = None if body is None else ctypes.addressof(_tree(body.tree, body))
+        arguments = (self._handle, at.buffer_info()[0], tree, None if base is None else base.ctypes.data)
+        with self._lock:
+            said = self._c.find_mask_held(*arguments, _SHORT, mask.ctypes.data)
+            if said == 1:
+                said = self._c.find_mask_let_go(*arguments, _ALL, mask.ctypes.data)
+        _check(said)
+        return mask
+
+    def _configuration(self, state: int, frame: Frame | None) -> array[int]:
+        """As src/walker.h documents it."""
+        out, sites = [self._states[state], 0], self._sites
+        while frame is not None:
+            site, count, frame = frame
+            out += (sites[site], count & 0xFFFFFFFF)
+        out[1] = len(out) // 2 - 1
+        return array("I", out)
+
+    def _place(self, words: array[int]) -> tuple[int, Frame]:
+        frame: Frame | None = None
+        for i in range(len(words) - 2, 0, -2):
+            count = words[i + 1]
+            frame = (self._site_at[words[i]], _CLASSES.get(count, count), frame)
+        assert frame is not None
+        return self._state_at[words[0]], frame
+
+    def _symbol(self, code: int) -> int:
+        """An automaton's symbol for END or the code of a special id."""
+        return code if code < SPECIAL else SPECIAL + self._special[code - SPECIAL]
+
+
+def _words(address: int | None, count: int) -> array[int]:
+    out = array("I")
+    if address is not None and count:
+        out.frombytes(ctypes.string_at(address, 4 * count))
+    return out
+
+
+def _check(said: int) -> None:
+    if said < 0:
+        raise DeviceError("the CPU program found no memory for a walk")
+
+
+def _tree(tree: Tree, body: Body | None = None) -> walker.Tree:
+    """kog_tree, made once; the tree keeps its arrays."""
+    found: walker.Tree | None = tree.for_programs
+    if found is None:
+        groups = () if body is None else (body.group_first, body.ids, body.id_counts)
+        arrays = (tree.byte, tree.first, tree.count, tree.token, *groups)
+        addresses = [one.ctypes.data for one in arrays] + [None] * (7 - len(arrays))
+        found = walker.Tree(*addresses, len(tree.byte), len(groups[0]) - 1 if groups else 0)
+        tree.for_programs = found
+    return found

@@ -1,0 +1,83 @@
+"""Texts in the ids a tokenizer writes, and which of these are certain. Knows no grammar.
+
+Canonical borders: let F be a text that is forced. Whatever follows, the tokenizer puts a border at some s in S:
+the places where a token that reaches legally past F may start, or the end of F. What stands before a border
+is tokenized independently of what follows. So the ids common to the tokenizations of F[:s], for all s, are
+certain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kogagent.spec import Vocabulary
+
+_KEPT = 8192
+"""Texts whose ids are kept for a vocabulary: the same few stand between the values of most calls."""
+
+Ids = tuple[int, ...]
+
+
+class Spelling:
+    """A vocabulary's tokenizer; what it has said is kept."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self._vocabulary = vocabulary
+        self._known: dict[bytes, Ids | None] = {}
+        self._known_certain: dict[tuple[bytes, tuple[int, ...]], Ids] = {}
+
+    def ids(self, text: bytes) -> Ids | None:
+        """The tokenizer's ids of a text; None where they do not spell it back."""
+        try:
+            return self._known[text]
+        except KeyError:
+            if len(self._known) >= _KEPT:
+                self._known.clear()
+            found = self._known[text] = self._spelled(text)
+            return found
+
+    def certain(self, text: bytes, borders: tuple[int, ...]) -> Ids:
+        """The ids at the front of `text` that every continuation leaves alone. borders: S, each as the number
+        of bytes between it and the end of the text, ascending; 0 comes first."""
+        key = text, borders
+        found = self._known_certain.get(key)
+        if found is None:
+            if len(self._known_certain) >= _KEPT:
+                self._known_certain.clear()
+            found = self._known_certain[key] = self._common(text, borders)
+        return found
+
+    def _spelled(self, text: bytes) -> Ids | None:
+        vocabulary = self._vocabulary
+        if not text:
+            return ()
+        assert vocabulary.encode is not None
+        try:
+            ids = tuple(vocabulary.encode(text.decode()))
+        except UnicodeDecodeError:
+            return None
+        closed = vocabulary.special
+        if any(i in closed for i in ids) or b"".join(vocabulary.tokens[i] for i in ids) != text:
+            return None
+        return ids
+
+    def _common(self, text: bytes, borders: Sequence[int]) -> Ids:
+        certain: Ids | None = None
+        for back in borders:
+            begin = whole = len(text) - back
+            while whole and whole < len(text) and 0x80 <= text[whole] < 0xC0:
+                whole -= 1  # a border inside a code point: judge by the text before it
+            ids = self.ids(text[:whole])
+            if ids is None:
+                return ()
+            if whole != begin:
+                ids = ids[:-1]
+            if certain is not None:
+                same = 0
+                while same < min(len(certain), len(ids)) and certain[same] == ids[same]:
+                    same += 1
+                ids = certain[:same]
+            certain = ids
+            if not certain:
+                return ()
+        return certain or ()

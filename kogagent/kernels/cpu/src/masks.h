@@ -1,0 +1,227 @@
+// Walks from a configuration: by every token at once, by the one symbol that is legal. Knows no text.
+
+#ifndef KOG_MASKS_H
+#define KOG_MASKS_H
+
+#include <string.h>
+
+#include <type_traits>
+#include <vector>
+
+#include "places.h"
+
+namespace kog {
+
+// The node one byte further, or -1.
+inline int32_t child_of(const kog_tree& tree, int32_t node, uint8_t byte) {
+  const uint8_t* const begin = tree.byte + tree.first[node];
+  const void* const found = tree.count[node] ? memchr(begin, byte, size_t(tree.count[node])) : nullptr;
+  return found == nullptr ? -1 : int32_t(static_cast<const uint8_t*>(found) - tree.byte);
+}
+
+class Walker {
+ public:
+  Walker(const kog_tables& tables, const kog_vocabulary& vocabulary) : t(tables), v(vocabulary) {
+    for (uint32_t byte = 256; byte-- > 0;) {
+      const uint32_t k = t.byte_class[byte];
+      if (k >= classes_.size()) classes_.resize(k + 1);
+      classes_[k].bytes++;
+      classes_[k].first = byte;
+    }
+    levels_.resize(t.reach + 1);
+  }
+
+  // The one symbol that is legal, KOG_NO_SYMBOL where there are several or none.
+  uint32_t only(const Place& at) const {
+    const bool leaves = t.final_states[at.state] != 0;
+    uint32_t found = KOG_NO_SYMBOL;
+    const auto two = [&](uint32_t code, uint32_t symbols) {  // whether more than one is legal now
+      if (!legal(at, code)) return false;
+      if (symbols > 1 || found != KOG_NO_SYMBOL) return true;
+      found = code;
+      return false;
+    };
+    if (at.state < t.lone && !leaves) {
+      const uint32_t code = t.lone_code[at.state];
+      if (code != kNoCode) two(code, 1);
+      return found;
+    }
+    if (leaves) {  // what stands below is read as well, where this state reads nothing
+      for (uint32_t byte = 0; byte < 256; byte++)
+        if (two(byte, 1)) return KOG_NO_SYMBOL;
+    } else {
+      for (const Class& k : classes_)
+        if (two(k.first, k.bytes)) return KOG_NO_SYMBOL;
+    }
+    for (uint32_t code = kEnd; code <= kEnd + v.n_special; code++)
+      if (two(code, 1)) return KOG_NO_SYMBOL;
+    return found;
+  }
+
+  // The bytes that are forced and what comes behind them.
+  bool forced(Place at, kog_forced& out) {
+    text.clear();
+    out.symbol = chain(at);
+    backs_.clear();
+    if (out.symbol == KOG_NO_SYMBOL && !text.empty()) find_borders(at);
+    write_place(at, after_);
+    out.text = text.data();
+    out.length = uint32_t(text.size());
+    out.borders = backs_.data();
+    out.n_borders = uint32_t(backs_.size());
+    out.after = after_.data();
+    out.n_after = uint32_t(after_.size());
+    return out.length != 0 || out.symbol != KOG_NO_SYMBOL;
+  }
+
+  bool mask(Place at, const kog_tree* body, const uint32_t* base, uint32_t budget, uint32_t* out) {
+    if (body == nullptr) {
+      memset(out, 0, 4 * size_t(v.words));
+      const auto flag = [&](int32_t id) { out[id >> 5] |= 1u << (id & 31); };
+      if (!walk(v.tree, 0, at, budget, flag)) return false;
+      for (uint32_t i = 0; i < v.n_twins; i++) {
+        const int32_t id = v.twins[2 * i];
+        if (out[id >> 5] >> (id & 31) & 1) flag(v.twins[2 * i + 1]);
+      }
+    } else {
+      memcpy(out, base, 4 * size_t(v.words));
+      if (!mask_exits(at, *body, budget, out)) return false;
+    }
+    const auto flag = [&](uint32_t id) { out[id >> 5] |= 1u << (id & 31); };
+    if (legal(at, kEnd))
+      for (uint32_t i = 0; i < v.n_end; i++) flag(uint32_t(v.end_ids[i]));
+    for (uint32_t i = 0; i < v.n_special; i++)
+      if (legal(at, kEnd + 1 + i)) flag(v.special_ids[i]);
+    return true;
+  }
+
+  Frames frames;
+  std::vector<uint8_t> text;
+
+ private:
+  struct Class {
+    uint32_t bytes = 0, first = 0;
+  };
+  struct Level {  // of a walk: the children that are left, where their parent stands, what it pushed
+    int32_t at, end;
+    Place place;
+    Frame pushed;
+  };
+  static constexpr uint32_t kLongest = 4096;  // forced.py
+
+  bool legal(const Place& at, uint32_t code) const {
+    if (move_of(t, at.state, code) == 0 && !t.final_states[at.state]) return false;
+    Frame pushed;
+    Place after = at;
+    after.room = &pushed;
+    return step(t, after, code);
+  }
+
+  // Appends what is forced to `text` and goes there; the symbol behind it.
+  uint32_t chain(Place& at) {
+    while (text.size() < kLongest) {
+      const uint32_t code = only(at);
+      if (code >= kEnd) return code;  // KOG_NO_SYMBOL too
+      text.push_back(uint8_t(code));
+      Place after = at;
+      after.room = frames.make();
+      if (!step(t, after, code) || (after.count() < 0 && same_place(after, at))) return KOG_NO_SYMBOL;
+      at = after;
+    }
+    return KOG_NO_SYMBOL;
+  }
+
+  // From the end of `text` on.
+  void find_borders(const Place& at) {
+    backs_.push_back(0);
+    for (uint32_t back = 1; back < t.reach && back <= text.size(); back++) {
+      int32_t node = 0;
+      for (size_t i = text.size() - back; i < text.size() && node >= 0; i++) node = child_of(v.tree, node, text[i]);
+      if (node < 0) continue;
+      bool goes_on = false;
+      walk(v.tree, node, at, 0xffffffff, [&](int32_t) { return goes_on = true; });
+      if (goes_on) backs_.push_back(back);
+    }
+  }
+
+  // The ids behind an exit that are legal, by what their bytes behind it do.
+  bool mask_exits(const Place& at, const kog_tree& body, uint32_t budget, uint32_t* out) {
+    const int64_t count = at.count();
+    if (at.bottom() || count == kLow) return true;
+    const int64_t most = t.site_most[at.site()], least = t.site_least[at.site()];
+    const int64_t high = count < 0 ? INT64_MAX : most - count, low = count < 0 ? 0 : least - count;
+    Place after = at;
+    after.state = t.site_follow[at.site()];
+    after.pop();
+    while (after.state == kReturn)
+      if (!leave(t, after)) return true;
+    const auto flag = [&](int32_t group) {
+      for (int32_t i = body.group_first[group]; i < body.group_first[group + 1]; i++)
+        if (body.counts[i] >= low && body.counts[i] <= high) out[body.ids[i] >> 5] |= 1u << (body.ids[i] & 31);
+    };
+    flag(int32_t(body.groups) - 1);
+    return walk(body, 0, after, budget, flag);
+  }
+
+  // Calls `found` with what ends at each node below `node` that is legal from `from` there. `found` may return true to
+  // end the walk. False where more than `budget` nodes would have to be looked at.
+  template <class Found>
+  bool walk(const kog_tree& tree, int32_t node, const Place& from, uint32_t budget, Found&& found) {
+    if (tree.count[node] == 0) return true;
+    size_t depth = 0;
+    levels_[0].place = from;
+    open(tree, node, levels_[0]);
+    uint32_t looked = 0;
+    for (;;) {
+      Level& level = levels_[depth];
+      if (level.at == level.end) {
+        if (depth == 0) return true;
+        depth--;
+        continue;
+      }
+      const int32_t child = level.at++;
+      const uint8_t byte = tree.byte[child];
+      if (looked++ == budget) return false;
+      if (move_of(t, level.place.state, byte) == 0 && !t.final_states[level.place.state]) continue;
+      Level& next = levels_[depth + 1];
+      next.place = level.place;
+      next.place.room = &next.pushed;
+      if (!step(t, next.place, byte)) continue;
+      if (tree.token[child] >= 0 && tells(found, tree.token[child])) return true;
+      if (tree.count[child] == 0) continue;
+      open(tree, child, next);
+      depth++;
+    }
+  }
+
+  // The children of a node that may be legal, where it is cheap to say.
+  void open(const kog_tree& tree, int32_t node, Level& level) const {
+    level.at = tree.first[node];
+    level.end = level.at + tree.count[node];
+    const uint32_t state = level.place.state;
+    if (state >= t.lone || t.final_states[state]) return;
+    const uint32_t code = t.lone_code[state];
+    const int32_t child = code < kEnd ? child_of(tree, node, uint8_t(code)) : -1;
+    level.at = child < 0 ? level.end : child;
+    level.end = child < 0 ? level.end : child + 1;
+  }
+
+  template <class Found>
+  static auto tells(Found& found, int32_t token) -> std::enable_if_t<std::is_same_v<decltype(found(token)), bool>, bool> {
+    return found(token);
+  }
+  template <class Found>
+  static auto tells(Found& found, int32_t token) -> std::enable_if_t<std::is_void_v<decltype(found(token))>, bool> {
+    found(token);
+    return false;
+  }
+
+  const kog_tables t;
+  const kog_vocabulary v;
+  std::vector<Class> classes_;
+  std::vector<Level> levels_;
+  std::vector<uint32_t> backs_, after_;
+};
+
+}  // namespace kog
+#endif

@@ -1,0 +1,44 @@
+// What is legal and what is forced in a configuration: an automaton walked along a vocabulary's tree.
+
+#include "walker.h"
+
+#include <exception>
+
+#include "masks.h"
+
+struct kog_walker : kog::Walker {
+  using kog::Walker::Walker;
+};
+
+extern "C" {
+
+kog_walker* kog_open_walker(const kog_tables* tables, const kog_vocabulary* vocabulary) {
+  try {
+    return new kog_walker(*tables, *vocabulary);
+  } catch (const std::exception&) {
+    return nullptr;
+  }
+}
+
+void kog_close_walker(kog_walker* walker) { delete walker; }
+
+int kog_find_forced(kog_walker* walker, const uint32_t* configuration, kog_forced* out) {
+  try {
+    walker->frames.clear();
+    return walker->forced(walker->frames.read(configuration), *out) ? 1 : 0;
+  } catch (const std::exception&) {
+    return -1;
+  }
+}
+
+int kog_find_mask(kog_walker* walker, const uint32_t* configuration, const kog_tree* body, const uint32_t* base,
+                  uint32_t budget, uint32_t* out) {
+  try {
+    walker->frames.clear();
+    return walker->mask(walker->frames.read(configuration), body, base, budget, out) ? 0 : 1;
+  } catch (const std::exception&) {
+    return -1;
+  }
+}
+
+}  // extern "C"

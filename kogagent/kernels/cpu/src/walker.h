@@ -1,0 +1,65 @@
+// C interface: a grammar walked along a vocabulary. engine/grammar/walker.py and forced.py say the same in Python,
+// bit for bit; engine/grammar/compiled.py calls this. Knows no tokenizer, no model. One caller at a time.
+
+#ifndef KOG_WALKER_H
+#define KOG_WALKER_H
+
+#include "native.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct {  // engine/grammar/trie.py's Tree; the children of a node ascend by their byte
+  const uint8_t* byte;                  // [nodes] of the edge into each
+  const int32_t *first, *count;         // [nodes] its children
+  const int32_t* token;                 // [nodes] what ends there, or -1
+  // Without groups `token` is an id. With them it is a group of ids, which behind group_first[i] stand up to
+  // group_first[i + 1]; the last group is of the root.
+  const int32_t* group_first;           // [groups + 1] or NULL
+  const int32_t *ids, *counts;          // [group_first[groups]] and what is counted on the way to the root
+  uint32_t nodes, groups;
+} kog_tree;
+
+typedef struct {
+  kog_tree tree;
+  const int32_t* twins;                 // [n_twins, 2] an id and one with the same bytes
+  const int32_t* end_ids;
+  const uint32_t* special_ids;          // those of the tables
+  uint32_t n_twins, n_end, n_special, words;
+} kog_vocabulary;
+
+typedef struct kog_walker kog_walker;
+
+// A configuration: [0] the state, [1] frames, then (site, count) of each, the top one first. Counts are in normal
+// form: KOG_FAR and KOG_LOW stand for classes.
+enum { KOG_FAR = 0xffffffff, KOG_LOW = 0xfffffffe };
+
+typedef struct {  // what is forced; valid until the walker's next call
+  const uint8_t* text;       // [length]
+  const uint32_t* borders;   // [n_borders] bytes to the end of the text: where a token may begin that goes on behind it
+  const uint32_t* after;     // [n_after] the configuration behind the text
+  uint32_t length, n_borders, n_after;
+  uint32_t symbol;           // that is forced behind the text, not a byte, or KOG_NO_SYMBOL
+} kog_forced;
+
+enum { KOG_NO_SYMBOL = 0xffff };
+
+// Keeps both by reference: the caller keeps the arrays. tables: those of tokens may be NULL. NULL when memory is
+// not to be had.
+KOG_API kog_walker* kog_open_walker(const kog_tables* tables, const kog_vocabulary* vocabulary);
+KOG_API void kog_close_walker(kog_walker* walker);
+
+// What forced.py calls Forced. 0 where no symbol is forced, 1 where one is, -1 when memory is not to be had.
+KOG_API int kog_find_forced(kog_walker* walker, const uint32_t* configuration, kog_forced* out);
+
+// Every id that is legal, into out [words]. body: NULL, or what tokens do that leave a frame whose body is in
+// `base` [words]; then `base` holds the ids that stay inside. 0 when done; 1 where more than `budget` nodes would
+// have to be looked at, -1 when memory is not to be had: `out` means nothing then.
+KOG_API int kog_find_mask(kog_walker* walker, const uint32_t* configuration, const kog_tree* body, const uint32_t* base,
+                          uint32_t budget, uint32_t* out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

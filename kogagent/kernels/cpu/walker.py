@@ -1,0 +1,83 @@
+"""The walk through a grammar in the compiled program: its C interface in ctypes, as src/walker.h documents it."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from kogagent.kernels.cpu import library
+
+FAR, LOW, NO_SYMBOL = 0xFFFFFFFF, 0xFFFFFFFE, 0xFFFF
+
+_U32 = ctypes.c_uint32
+_P = ctypes.c_void_p
+
+
+class Tree(ctypes.Structure):
+    """kog_tree."""
+
+    _fields_ = (
+        *((name, _P) for name in ("byte", "first", "count", "token", "group_first", "ids", "counts")),
+        *((name, _U32) for name in ("nodes", "groups")),
+    )
+
+
+class Vocabulary(ctypes.Structure):
+    """kog_vocabulary."""
+
+    _fields_ = (
+        ("tree", Tree),
+        *((name, _P) for name in ("twins", "end_ids", "special_ids")),
+        *((name, _U32) for name in ("n_twins", "n_end", "n_special", "words")),
+    )
+
+
+class Forced(ctypes.Structure):
+    """kog_forced."""
+
+    _fields_ = (
+        *((name, _P) for name in ("text", "borders", "after")),
+        *((name, _U32) for name in ("length", "n_borders", "n_after", "symbol")),
+    )
+
+
+@dataclass(frozen=True)
+class Functions:
+    """The library's functions without their prefix. Those of `held` keep the interpreter: they take a few
+    microseconds, and to get it back from another thread may take a thousand times that. `let_go` do not."""
+
+    open_walker: Any
+    close_walker: Any
+    find_forced_held: Any
+    find_mask_held: Any
+    find_mask_let_go: Any
+
+
+@cache
+def functions() -> Functions | None:
+    """Of this install's library; None where there is none that fits."""
+    path = library.library_path()
+    if path is None or library.missing() is not None:
+        return None
+    held, let_go = ctypes.PyDLL(str(path)), ctypes.CDLL(str(path))
+    mask = (ctypes.c_int, [_P, _P, _P, _P, _U32, _P])
+
+    def typed(where: Any, name: str, result: Any, arguments: list[Any]) -> Any:
+        function = getattr(where, name)
+        function.restype, function.argtypes = result, arguments
+        return function
+
+    return Functions(
+        typed(
+            let_go,
+            "kog_open_walker",
+            _P,
+            [ctypes.POINTER(library.Tables), ctypes.POINTER(Vocabulary)],
+        ),
+        typed(let_go, "kog_close_walker", None, [_P]),
+        typed(held, "kog_find_forced", ctypes.c_int, [_P, _P, _P]),
+        typed(held, "kog_find_mask", *mask),
+        typed(let_go, "kog_find_mask", *mask),
+    )
