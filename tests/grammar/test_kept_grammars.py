@@ -9,14 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from grammar_schemas import random_schema
 
 from kogagent.disk_cache import DiskCache
 from kogagent.engine import grammar as grammars
-from kogagent.engine.grammar import Grammar, trie
+from kogagent.engine.grammar import Grammar, bodies, trie
 from kogagent.engine.grammar import compile as compilers
-from kogagent.engine.grammar.walker import Body, Walker
+from kogagent.engine.grammar.automaton import Automaton
+from kogagent.engine.grammar.trie import TokenTrie
 from kogagent.errors import SchemaError
 from kogagent.local.grammars import turn_grammar
 from kogagent.spec import HERMES, MISTRAL, CallFormat, Vocabulary
@@ -149,13 +151,13 @@ def test_what_tokens_do_inside_strings_is_kept_too(
 ) -> None:
     tools = {"say": {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}}
     walked: list[int] = []
-    real = Walker._walk_body
+    real = bodies.walked
 
-    def walk(self: Walker, state: int) -> Body:
+    def walk(automaton: Automaton, tree: TokenTrie, state: int) -> dict[str, npt.NDArray[Any]]:
         walked.append(state)
-        return real(self, state)
+        return real(automaton, tree, state)
 
-    monkeypatch.setattr(Walker, "_walk_body", walk)
+    monkeypatch.setattr(bodies, "walked", walk)
 
     def masks(disk: DiskCache | None) -> list[bytes]:
         """Those of a call, in a process that knows none."""
@@ -190,7 +192,8 @@ def test_walking_loads_nothing_that_compiles() -> None:
     code = (
         "import sys, kogagent.local.grammars, kogagent.engine.backends.native\n"
         "names = [n.split('.')[3] for n in sys.modules if n.startswith('kogagent.engine.grammar.')]\n"
-        "print(sorted(set(names) - {'automaton', 'matcher', 'trie', 'walker', 'tables'}))"
+        "walks = 'automaton bodies compiled forced matcher spelling tables trie walker'.split()\n"
+        "print(sorted(set(names) - set(walks)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

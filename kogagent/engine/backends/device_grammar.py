@@ -16,9 +16,9 @@ import numpy.typing as npt
 
 from kogagent.engine.grammar.ahead import Ahead
 from kogagent.engine.grammar.automaton import COUNT, END, FINISHED, RETURN, SPECIAL, Automaton, Frame
+from kogagent.engine.grammar.forced import Config
 from kogagent.engine.grammar.matcher import Grammar, Matcher
 from kogagent.engine.grammar.tables import Tables
-from kogagent.engine.grammar.forced import Config
 from kogagent.engine.sampling import splitmix64
 from kogagent.errors import SchemaError
 from kogagent.kernels.params import FRAMES, GRAMMAR, RELAY, RUN

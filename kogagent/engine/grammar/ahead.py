@@ -25,8 +25,8 @@ from kogagent.engine.grammar.automaton import (
     TARGET,
     Frame,
 )
-from kogagent.engine.grammar.matcher import Grammar
 from kogagent.engine.grammar.forced import Config
+from kogagent.engine.grammar.matcher import Grammar
 
 _MOST = 4096
 """Classes that are looked at from one grammar: those of a call are some dozens."""

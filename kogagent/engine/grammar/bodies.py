@@ -1,9 +1,8 @@
-"""What all tokens do from a state that every grammar shares, whatever the bounds. Knows one vocabulary, no ids to
-come.
+"""What all tokens do from a state that every grammar shares, whatever the bounds. Knows no walk.
 
-A body is left by RETURN alone and counts code points: a token stays inside it and counts some, or leaves it and
-has bytes left. So its masks are a set of ids for each room that a count leaves, and what is legal behind it is
-asked of the different ends of tokens, each once.
+A body is left by RETURN alone and counts code points: a token stays inside it and counts some, or leaves it
+and has bytes left. So its masks are a set of ids for each room that a count leaves, and what is legal behind
+it is asked of the different ends of tokens, each once.
 """
 
 from __future__ import annotations
@@ -31,12 +30,12 @@ class Body:
     """All tokens from one shared state.
 
     tree: what stands in tokens behind the byte that leaves the frame; its token[n] is the number of a group.
-    group_first [groups + 1], ids, id_counts: the tokens of each group and the code points they count until they
-    leave; the last group is of those that end there. arrays: all of it, for programs and disks.
+    group_first [groups + 1], ids, id_counts: the tokens of each group and the code points they count until
+    they leave; the last group is of those that end there. arrays: all of it, for programs and disks.
     """
 
     def __init__(self, arrays: dict[str, npt.NDArray[Any]]) -> None:
-        """counts among them: [32 * words] u16, the code points each id counts that stays inside, else 0xFFFF."""
+        """counts among them: [32 * words] u16, the code points of each id that stays inside, else 0xFFFF."""
         self.arrays = arrays
         self.tree = Tree(arrays)
         self.group_first, self.ids, self.id_counts = (arrays[n] for n in ("group_first", "ids", "id_counts"))
@@ -89,7 +88,7 @@ def body_of(automaton: Automaton, trie: TokenTrie, state: int) -> Body:
 def _kept(automaton: Automaton, trie: TokenTrie, state: int) -> Body:
     disk = trie.disk
     if disk is None:
-        return Body(_walked(automaton, trie, state))
+        return Body(walked(automaton, trie, state))
     told = (trie.vocabulary.digest, automaton.library, state, sources(Path(__file__).parent))
     key = hashlib.sha256(repr(told).encode()).hexdigest()[:32]
     found = disk.find("body", key)
@@ -98,12 +97,12 @@ def _kept(automaton: Automaton, trie: TokenTrie, state: int) -> Body:
             return Body({name: np.array(found.part(name)) for name in _PARTS})
         except Damaged:
             disk.drop(found)
-    arrays = _walked(automaton, trie, state)
+    arrays = walked(automaton, trie, state)
     disk.put("body", key, {}, arrays)
     return Body(arrays)
 
 
-def _walked(automaton: Automaton, trie: TokenTrie, state: int) -> dict[str, npt.NDArray[Any]]:
+def walked(automaton: Automaton, trie: TokenTrie, state: int) -> dict[str, npt.NDArray[Any]]:
     """A body's arrays, by walking all tokens at once, each with the code points it counts on the way."""
     table, plus = _moves(automaton, state)
     counts = np.full(32 * trie.words, _NEVER, np.uint16)
@@ -126,7 +125,7 @@ def _walked(automaton: Automaton, trie: TokenTrie, state: int) -> dict[str, npt.
 
 
 def _moves(automaton: Automaton, state: int) -> tuple[Ints, Ints]:
-    """[states of the body, 256] each: the next state, -1 where there is none, -2 where it is left; what counts."""
+    """[states of the body, 256] each: the next state, -1 for none, -2 where it is left; what counts."""
     numbers: dict[int, int] = {state: 0}
     rows, counted = [], []
     order = [state]

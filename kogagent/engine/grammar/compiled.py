@@ -1,7 +1,7 @@
-"""The walk through a grammar by the compiled CPU program, where it is there. Knows arrays; says what walker.py says.
+"""The walk through a grammar by the compiled CPU program, as walker.py has it. Knows arrays, no text.
 
-Python keeps the arrays, the program reads the same ones. Short walks keep the interpreter; one that takes longer
-than a few dozen microseconds begins again without it.
+Python keeps the arrays, the program reads the same ones. Short walks keep the interpreter; one that takes
+longer than a few dozen microseconds begins again without it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ _CLASSES = {walker.FAR: FAR, walker.LOW: LOW}
 
 
 def compiled_walker(tables: Callable[[], Tables], trie: TokenTrie, margin: int) -> CompiledWalker | None:
-    """One for this automaton and vocabulary; None where the program was not built. Raises what `tables` does."""
+    """One for this automaton and vocabulary; None where the program is not there. Raises what `tables`
+    does."""
     functions = walker.functions()
     return None if functions is None else CompiledWalker(functions, tables(), trie, margin)
 
@@ -38,7 +39,8 @@ def compiled_walker(tables: Callable[[], Tables], trie: TokenTrie, margin: int) 
 def table_arguments(
     tables: Tables, reach: int, margin: int, tokens: tuple[npt.NDArray[Any], ...] = ()
 ) -> tuple[library.Tables, list[npt.NDArray[Any]]]:
-    """The program's kog_tables and the arrays it points to. tokens: token_code, token_first, text, or nothing."""
+    """The program's kog_tables and the arrays it points to. tokens: token_code, token_first, text, or
+    none."""
     t = tables
     arrays = [t.lone_code, t.lone_move, t.moves, t.byte_class, t.final, t.need]
     arrays += [t.site_entry, t.site_follow, t.site_least, t.site_most]

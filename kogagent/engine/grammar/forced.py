@@ -20,9 +20,9 @@ _Chain = tuple[bytes, int, Frame, int | None]
 
 
 class Forced(NamedTuple):
-    """text leads to state and frame. symbol: the id's symbol that is forced there, or None. borders: where it is
-    None, at how many bytes from the end of the text a token may begin that goes on legally behind it, ascending;
-    0, the end itself, comes first."""
+    """text leads to state and frame. symbol: the id's symbol that is forced there, or None. borders: where it
+    is None, at how many bytes from the end of the text a token may begin that goes on legally behind it,
+    ascending; 0, the end itself, comes first."""
 
     text: bytes
     state: int

@@ -1,8 +1,8 @@
 """A compiled grammar and a walk through it: masks, forced runs, advance, fork. Knows ids, bytes; no schema.
 
-A forced run is the part of the text that admits no choice, in the ids a tokenizer would write (spelling.py says
-which of them are certain). While one is pending it is the only legal continuation, so the text is the same
-whether a caller takes runs or samples.
+A forced run is the part of the text that admits no choice, in the ids a tokenizer would write (spelling.py
+says which of them are certain). While one is pending it is the only legal continuation, so the text is the
+same whether a caller takes runs or samples.
 """
 
 from __future__ import annotations

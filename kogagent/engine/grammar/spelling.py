@@ -1,9 +1,9 @@
 """Texts in the ids a tokenizer writes, and which of these are certain. Knows no grammar.
 
-Canonical borders: let F be a text that is forced. Whatever follows, the tokenizer puts a border at some s in S:
-the places where a token that reaches legally past F may start, or the end of F. What stands before a border
-is tokenized independently of what follows. So the ids common to the tokenizations of F[:s], for all s, are
-certain.
+Canonical borders: let F be a text that is forced. Whatever follows, the tokenizer puts a border at some s in
+S: the places where a token that reaches legally past F may start, or the end of F. What stands before a
+border is tokenized independently of what follows. So the ids common to the tokenizations of F[:s], for all s,
+are certain.
 """
 
 from __future__ import annotations

@@ -35,8 +35,8 @@ def distinct(numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 class Tree:
-    """byte[n] of the edge into node n; its children are first[n] .. first[n] + count[n]; token[n] is the number of
-    the text that ends there, or -1."""
+    """byte[n] of the edge into node n; its children are first[n] .. first[n] + count[n]; token[n] is the
+    number of the text that ends there, or -1."""
 
     def __init__(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
         self.byte, self.first, self.count, self.token = (arrays[name] for name in NODES)
@@ -72,8 +72,8 @@ class Tree:
 
 
 class TokenTrie(Tree):
-    """The texts are tokens, their numbers ids; further ids with the same bytes are in `twins`. reach: bytes of
-    the longest token. names: the text of each special id. known: what walks through states shared by all
+    """The texts are tokens, their numbers ids; further ids with the same bytes are in `twins`. reach: bytes
+    of the longest token. names: the text of each special id. known: what walks through states shared by all
     grammars found here; disk: where that is kept besides."""
 
     def __init__(self, vocabulary: Vocabulary, arrays: Mapping[str, npt.NDArray[Any]] | None = None) -> None:

@@ -2,8 +2,8 @@
 
 All tokens are walked at once, level by level, each node with the configuration its bytes lead to. To make the
 configurations few, counts are replaced by classes that no single token can tell apart (`normal`), so what is
-found for one stands for all counts of the class, however large the bounds. Where the compiled program is there
-it does the same (compiled.py).
+found for one stands for all counts of the class, however large the bounds. Where the compiled program is
+there it does the same (compiled.py).
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ _ROOT = np.zeros(1, np.int32)
 class Walker:
     """One automaton over one vocabulary; what it learns is kept.
 
-    compiled: whether to walk by the compiled program where that is there and its tables can hold the automaton.
+    compiled: whether to walk by the compiled program where that is there and its tables can hold the
+    automaton.
     """
 
     def __init__(self, automaton: Automaton, trie: TokenTrie, *, compiled: bool = True) -> None:

@@ -1,4 +1,4 @@
-"""The walk through a grammar in the compiled program: its C interface in ctypes, as src/walker.h documents it."""
+"""The compiled program's walk through a grammar: the C interface of src/walker.h in ctypes."""
 
 from __future__ import annotations
 
