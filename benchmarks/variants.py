@@ -103,7 +103,7 @@ def measure(
             return Monokernel(layout_of(spec, variant, *size), weights, steps, defines=variant.defines)
         made = arrange_for(spec, 8, 1, *size)
         cut = cut_tensors(spec, made.spec, weights)
-        device = [torch.device("cuda", 0)] * 8
+        device = [torch.device("cuda", 0)]
         return Monokernel(
             made.layout,
             cut,

@@ -211,7 +211,7 @@ class Segment:
         """Ask for the end at the next token border. From any thread."""
         with self._lock:
             self._stopping = True
-            if self._decode is not None:
+            if self._decode is not None and not self._ended:  # what a dead engine leaves may be closed
                 self._decode.stop()
 
     async def aclose(self) -> None:

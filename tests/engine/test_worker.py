@@ -499,6 +499,26 @@ async def test_a_device_too_broken_to_be_drained_still_fails_its_reader(worker: 
         await worker.call(lambda: 1)
 
 
+async def test_a_segment_of_a_closed_backend_is_closed_without_asking_it(worker: Worker) -> None:
+    closed = threading.Event()
+    worker.at_end(closed.set)
+
+    class Dead(FakeDecode):
+        def wait(self, seconds: float) -> None:
+            raise DeviceError("the kernel is gone")
+
+        def stop(self) -> None:
+            if closed.is_set():
+                raise EngineClosedError("this backend is closed")
+
+    segment = worker.segment(start(Dead(3)))
+    assert await asyncio.to_thread(closed.wait, 600)
+    with pytest.raises(DeviceError, match="the kernel is gone"):
+        await segment.next_batch()
+    segment.stop()
+    await segment.aclose()
+
+
 async def test_close_fails_what_waits_and_ends_the_thread(worker: Worker) -> None:
     gate = Gate()
     running = worker.segment(start(FakeDecode(10**9, on_wait=lambda i: gate() if i == 1 else None)))

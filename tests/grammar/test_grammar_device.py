@@ -257,6 +257,12 @@ def test_a_call_asks_for_nothing_once_the_host_has_looked_ahead(rng: np.random.G
     assert asks(20, 20) == 0
 
 
+@pytest.mark.parametrize("pattern", ["[ -~]*", "a*", "(ab|a)*b?", "(a|[b-z]{2})*"])
+def test_looking_ahead_ends_where_a_text_lies_behind_itself(pattern: str) -> None:
+    device = DeviceGrammar(compile_regex(pattern, byte_vocabulary(), max_length=2000))
+    assert any(not device.look_ahead() for _ in range(5000))
+
+
 def test_a_frame_too_many_keeps_a_grammar_on_the_host() -> None:
     vocabulary = byte_vocabulary()
     DeviceGrammar(compile_ebnf('start: "(" start? ")"', vocabulary, depth=FRAMES - 2))

@@ -90,7 +90,9 @@ class Ahead:
                     self._push(after, distance + further)
                 continue
             del opened[here]
-            behind = here.behind = self._look(*here.config, here.alone)
+            behind = self._look(*here.config, here.alone)
+            if here not in opened:  # else it lies behind itself, and there is more to look at than was seen
+                here.behind = behind
             for after, further in behind:
                 self._push(after, distance + further)
             self._looked += 1
