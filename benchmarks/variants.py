@@ -16,9 +16,11 @@ import itertools
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
 from benchmarks.common import Record, append, interleave, make_record, show
@@ -37,54 +39,66 @@ ALONE, LINK_NS = "lane alone", 5000
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """stage_tiles: of 512 bytes in a stage, 0 as the layout chooses. defines: switches of csrc."""
+    """stage_tiles: of 512 bytes in a stage, replicas: of words that all blocks read; 0 as the layout chooses.
+    defines: switches of csrc."""
 
     name: str
     defines: tuple[str, ...] = ()
     stage_tiles: int = 0
+    replicas: int = 0
 
 
-def _paced(cycles: int, *more: str) -> Variant:
-    """8 KiB of weights every so many cycles."""
-    name = ", ".join(
-        [f"8 KiB in {cycles} cycles", *(m.lower().replace("_", " ").replace("=", " ") for m in more)]
-    )
-    return Variant(name, (f"PACE={cycles}", *more))
+def _variant(pace: int = 0, poll: int = 0, replicas: int = 1, piece: int = 8192) -> Variant:
+    """piece: bytes of weights asked for every `pace` cycles; poll: cycles before the first look at words."""
+    defines = [f"PACE={pace}", f"POLL_FIRST={poll}", f"PIECE={piece}"]
+    return Variant(f"pace {pace} of {piece}, poll {poll}, {replicas} replicas", tuple(defines), 0, replicas)
 
 
 VARIANTS = (
     Variant("as it is"),
-    *(Variant(f"{n} in flight", (f"IN_FLIGHT={n}",)) for n in (1, 2)),
-    *(Variant(f"1 in flight, poll first {n}", ("IN_FLIGHT=1", f"POLL_FIRST={n}")) for n in (400, 800, 1200)),
-    *(Variant(f"24 KiB stages, {n} in flight", (f"IN_FLIGHT={n}",), 48) for n in (1, 2)),
-    *(_paced(n) for n in (350, 450, 550, 700, 900, 1200)),
-    *(_paced(n, "POLL_FIRST=800") for n in (450, 700, 900)),
-    *(_paced(n, "IN_FLIGHT=2") for n in (450, 700)),
-    *(Variant(f"poll first {n}", (f"POLL_FIRST={n}",)) for n in (400, 800, 1200)),
+    *(_variant(replicas=n) for n in (2, 4, 8)),
+    *(_variant(poll=n, replicas=4) for n in (200, 400, 800)),
+    *(_variant(poll=n) for n in (200, 400, 800)),
+    *(_variant(n) for n in (250, 300, 350, 400, 450)),
+    *(_variant(n, 400) for n in (350, 400, 450)),
+    *(_variant(n, 800) for n in (350, 400, 450)),
+    *(_variant(n, m, 4) for n in (350, 400, 450) for m in (0, 400)),
+    *(_variant(n, 400, 4, 4096) for n in (175, 200, 225)),
 )
 MOST_BYTES = 90e9
 """Of weights packed at once; variants beyond take turns with the first in another round."""
 
 
-def layout_of(spec: ModelSpec, variant: Variant, sms: int, shared: int) -> Layout:
-    _, one_stream = kernel_steps(spec)
-    return plan(spec, sms, shared, one_stream=one_stream, stage_tiles=variant.stage_tiles)
+def arranged(
+    name: str, variant: Variant, sms: int, shared: int
+) -> tuple[ModelSpec, Layout, npt.NDArray[np.void]]:
+    """The spec that its weights are cut for, the layout and the steps of a shape's variant."""
+    if name == ALONE:
+        made = arrange_for(SHAPES["laneformer-2b"], 8, 1, sms, shared)
+        spec, layout, steps = made.spec, made.layout, made.steps
+    else:
+        spec = SHAPES[name]
+        steps, one_stream = kernel_steps(spec)
+        layout = plan(spec, sms, shared, one_stream=one_stream, stage_tiles=variant.stage_tiles)
+    return spec, replace(layout, replicas=variant.replicas or layout.replicas), steps
 
 
 def compile_variants(shapes: Sequence[str], variants: Sequence[Variant]) -> None:
     """All of them into the cache."""
     card: Any = torch.cuda.get_device_properties(0)
     capability = card.major * 10 + card.minor
-    size = card.multi_processor_count, card.shared_memory_per_block_optin
     wanted = []
     for name, variant in itertools.product(shapes, variants):
-        if name != ALONE:
-            source = layout_of(SHAPES[name], variant, *size).model_source()
-            wanted.append((capability, variant.defines, source))
-        elif not variant.stage_tiles:
-            source = arrange_for(SHAPES["laneformer-2b"], 8, 1, *size).layout.model_source()
-            wanted.append((capability, (*variant.defines, "KOGAGENT_LINK"), source))
+        if name != ALONE or not variant.stage_tiles:
+            _, layout, _ = arranged(name, variant, *size_of_card())
+            link = ("KOGAGENT_LINK",) if name == ALONE else ()
+            wanted.append((capability, (*variant.defines, *link), layout.model_source()))
     build_all(list(dict.fromkeys(wanted)))
+
+
+def size_of_card() -> tuple[int, int]:
+    card: Any = torch.cuda.get_device_properties(0)
+    return card.multi_processor_count, card.shared_memory_per_block_optin
 
 
 def measure(
@@ -92,23 +106,19 @@ def measure(
 ) -> list[Record]:
     """Records of a shape's variants. wrong: gets those that do not run, with why."""
     spec = SHAPES["laneformer-2b" if name == ALONE else name]
-    card: Any = torch.cuda.get_device_properties(0)
-    size = card.multi_processor_count, card.shared_memory_per_block_optin
     weights = random_on_device(spec)
     cache, seeds = random_cache(spec), itertools.count()
 
     def make(variant: Variant) -> Monokernel:
+        cut, layout, steps = arranged(name, variant, *size_of_card())
         if name != ALONE:
-            steps, _ = kernel_steps(spec)
-            return Monokernel(layout_of(spec, variant, *size), weights, steps, defines=variant.defines)
-        made = arrange_for(spec, 8, 1, *size)
-        cut = cut_tensors(spec, made.spec, weights)
-        device = [torch.device("cuda", 0)]
+            return Monokernel(layout, weights, steps, defines=variant.defines)
+        one = [torch.device("cuda", 0)]
         return Monokernel(
-            made.layout,
-            cut,
-            made.steps,
-            devices=device,
+            layout,
+            cut_tensors(spec, cut, weights),
+            steps,
+            devices=one,
             alone=True,
             defines=variant.defines,
             link_ns=LINK_NS,

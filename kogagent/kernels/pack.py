@@ -39,10 +39,11 @@ KEY_BLOCK = 8  # positions that go to one split together: a chunk
 _STAGGER_BYTES = 193  # of a block's tape of one layer, for each cycle between two lanes
 DIRECT_PIECES = 288  # SmolLM2's 8 splits: 2,733 tok/s against 2,707 with 16 merged by slices
 HALVINGS = 1  # of the number of splits, where that lets every block merge them by itself
+REPLICAS = 1
 _CONSTANTS = (
     *("devices", "device_blocks", "blocks", "group", "lanes", "heads", "kv_heads", "ffn", "width"),
     *("qkv_rows", "splits", "direct_combine", "head_mode", "head_rows", "head_grid", "x_stride"),
-    *("stage_bytes", "max_dim_rows", "max_head_rows", "stage_chunks"),
+    *("stage_bytes", "max_dim_rows", "max_head_rows", "stage_chunks", "replicas"),
 )
 PHASES = ("qkv", "out", "gate_up", "down", "head")
 
@@ -65,7 +66,8 @@ class Layout:
     devices: that share the lanes, each the next lanes / devices of them; blocks count on from device to
     device. lanes: streams kept apart, 1 where all are equal; group: blocks of one lane.
     schedule [blocks, 4N+1]: first unit << 16 | units of each phase. heads, kv_heads, ffn are of one lane.
-    stage_chunks: chunks of keys and their values in a stage of the ring, even.
+    stage_chunks: chunks of keys and their values in a stage of the ring, even. replicas: of the words that
+    all blocks of a group read.
     """
 
     spec: ModelSpec
@@ -90,6 +92,7 @@ class Layout:
     max_dim_rows: int
     max_head_rows: int
     stage_chunks: int
+    replicas: int
     offsets: Mapping[str, int]
     shared_bytes: int
 
@@ -320,6 +323,7 @@ def plan(
         max_dim_rows=max_dim_rows,
         max_head_rows=max_head_rows,
         stage_chunks=stage_tiles * TILE_BYTES // (2 * KEY_BLOCK * h * 2) // 2 * 2,
+        replicas=REPLICAS,
         offsets=offsets,
         shared_bytes=at,
     )

@@ -84,17 +84,19 @@ def exchange_buffers(
     import torch
 
     spec, width, lanes, heads = layout.spec, layout.width, layout.lanes, layout.heads
+    every = layout.replicas
+    split = every if layout.direct_combine else 1
 
     def words(*shape: int) -> torch.Tensor:
         return torch.zeros(shape, dtype=torch.int64, device=device)
 
     return {
-        "xbuf": words(2, lanes, width, spec.dim // 2),
+        "xbuf": words(every, 2, lanes, width, spec.dim // 2),
         "qbuf": words(lanes, width, layout.qkv_rows),
-        "pbuf": words(lanes, width, heads * spec.head_dim // 2, layout.splits),
-        "sbuf": words(lanes * width * heads * layout.splits + 2),
-        "abuf": words(lanes, width, heads * spec.head_dim // 2),
-        "hbuf": words(lanes, width, layout.ffn // 2),
+        "pbuf": words(split, lanes, width, heads * spec.head_dim // 2, layout.splits),
+        "sbuf": words(split, lanes * width * heads * layout.splits + 3 & ~1),
+        "abuf": words(every, lanes, width, heads * spec.head_dim // 2),
+        "hbuf": words(every, lanes, width, layout.ffn // 2),
         "obuf": words(2, 2 * spec.n_layers, lanes, width, spec.dim),
         "f1": words(lanes, spec.dim),
         "f2": words(spec.dim // 2),

@@ -214,6 +214,9 @@ __device__ __forceinline__ void attend_pair(Partial& a, const AttentionScratch& 
 
 constexpr int MERGED = 4;  // splits that one thread merges
 constexpr int MERGING = Model::splits > MERGED ? Model::splits / MERGED : 1;  // threads that share the merge of 4 values
+constexpr int ABUF_WORDS = Model::lanes * Model::width * Model::heads * (Model::head_dim / 2), PBUF_WORDS = ABUF_WORDS * Model::splits;
+constexpr int SBUF_WORDS = (Model::lanes * Model::width * Model::heads * Model::splits + 3) & ~1;  // even, and one to spare
+constexpr int SPLIT_REPLICAS = Model::direct_combine ? REPLICAS : 1;  // else few blocks read a split
 // Cell of 4 values of one split: what the threads of a warp load at once lies together.
 __device__ __forceinline__ int split_cell(int row, int quad, int split) {
     constexpr int quads = Model::heads * (H / 4);
@@ -240,8 +243,8 @@ __device__ __forceinline__ void publish_split(const Place& me, const AttentionSc
         }
         const float k = sum > 0 ? __fdividef(1.0f, sum) : 0.0f;
         u64* cell = (u64*)p.pbuf + split_cell(row, head * (H / 4) + at / 2, split) * 2;
-        store_word(cell + (at & 1), tagged(pack_halves(x * k, y * k), tag));
-        if (at == 0) store_word((u64*)p.sbuf + (row * p.heads + head) * p.splits + split, tagged(__float_as_uint(top + __log2f(sum)), tag));
+        publish_word<SPLIT_REPLICAS>(cell + (at & 1), PBUF_WORDS, tagged(pack_halves(x * k, y * k), tag));
+        if (at == 0) publish_word<SPLIT_REPLICAS>((u64*)p.sbuf + (row * p.heads + head) * p.splits + split, SBUF_WORDS, tagged(__float_as_uint(top + __log2f(sum)), tag));
     }
 }
 
@@ -314,8 +317,8 @@ __device__ __forceinline__ void combine(const Place& me, char* x, int w, bool ne
 #pragma unroll
             for (int n = 0; n < AT; n++) {
                 const int quad = quad0 + n * (THREADS / MERGING);
-                const u64* from = (const u64*)p.pbuf + split_cell(row, quad, first) * 2;
-                const u64* sums = (const u64*)p.sbuf + (row * p.heads + quad / h4) * p.splits + first;
+                const u64* from = (const u64*)p.pbuf + own_replica<SPLIT_REPLICAS>(PBUF_WORDS) + split_cell(row, quad, first) * 2;
+                const u64* sums = (const u64*)p.sbuf + own_replica<SPLIT_REPLICAS>(SBUF_WORDS) + (row * p.heads + quad / h4) * p.splits + first;
                 u64* at = to + n * WORDS;
 #pragma unroll
                 for (int j = 0; j < MERGED; j++) {
@@ -356,8 +359,8 @@ __device__ __forceinline__ void combine(const Place& me, char* x, int w, bool ne
                 ((uint2*)x)[quad] = out;
             } else {
                 u64* to = (u64*)p.abuf + (row * quads + quad) * 2;
-                store_word(to, tagged(out.x, tag));
-                store_word(to + 1, tagged(out.y, tag));
+                publish_word(to, ABUF_WORDS, tagged(out.x, tag));
+                publish_word(to + 1, ABUF_WORDS, tagged(out.y, tag));
             }
         }
     }

@@ -183,6 +183,20 @@ __device__ __forceinline__ void meet_devices(u32 tag) {
             }
         }
 }
+// ── words that all blocks of a group read ──
+// They lie in several copies, each for a part of the blocks: readers of one line queue for it, and the word that they wait for with
+// them. apart: words between two copies.
+constexpr int REPLICAS = Model::replicas;
+template <int N = REPLICAS>
+__device__ __forceinline__ void publish_word(u64* to, int apart, u64 v) {
+#pragma unroll
+    for (int i = 0; i < N; i++) store_word(to + i * apart, v);
+}
+template <int N = REPLICAS>
+__device__ __forceinline__ int own_replica(int apart) {
+    return N == 1 ? 0 : (int)(blockIdx.x % N) * apart;
+}
+
 // Polls take a part of the way that weights come by. Both are measured by benchmarks.variants.
 #ifndef POLL_FIRST
 #define POLL_FIRST 0  // cycles before a wait's first look, which comes too early for most

@@ -90,8 +90,9 @@ __device__ __forceinline__ void gather_rows(const u64* from, int values, u32 tag
         if (lane == 0) squares[row][t] = sum;
     }
 }
+constexpr int XBUF_WORDS = 2 * Model::lanes * Model::width * (Model::dim / 2), HBUF_WORDS = Model::lanes * Model::width * (Model::ffn / 2);
 __device__ __forceinline__ const u64* stream_words(const Place& me, int parity, int row) {
-    return (const u64*)p.xbuf + ((size_t)(parity * p.lanes + me.lane) * p.width + row) * (p.dim / 2);
+    return (const u64*)p.xbuf + own_replica(XBUF_WORDS) + ((size_t)(parity * p.lanes + me.lane) * p.width + row) * (p.dim / 2);
 }
 
 __device__ __forceinline__ float mean_square(const Misc& misc, int w) {
@@ -409,7 +410,7 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
                 head_inverse = head_input(me, x, stream + (rows - 1) * p.max_dim_rows, misc, rows - 1, (int)(schedule[1] >> 16) * 8,
                                           (int)(schedule[1] & 0xffff) * 8, pick<W>(scale, rows - 1), first_inverse, tag);
             } else {
-                const u64* from = (const u64*)p.xbuf + ((module - 1) & 1) * p.lanes * W * (p.dim / 2);
+                const u64* from = (const u64*)p.xbuf + own_replica(XBUF_WORDS) + ((module - 1) & 1) * p.lanes * W * (p.dim / 2);
                 int values = p.dim, parts = module > 0 || !normed;  // parts 0: x is there
                 if (normed) {
                     if (!Model::plain) step = ((const Step*)p.steps)[module];
@@ -425,7 +426,7 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
 #pragma unroll 1
                         for (int w = 0; w < rows; w++) combine(me, x + w * p.x_stride * 2, w, units > 0, tag);
                     }
-                    from = (const u64*)(kind == 1 ? p.abuf : p.hbuf);
+                    from = kind == 1 ? (const u64*)p.abuf + own_replica(ABUF_WORDS) : (const u64*)p.hbuf + own_replica(HBUF_WORDS);
                     values = kind == 1 ? p.heads * p.head_dim : p.ffn;
                     parts = units > 0 && !(kind == 1 && p.direct_combine);
                 }
@@ -474,7 +475,7 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
                         const float g0 = row_sum<W>(partial, 4 * pair, w, warps) * k, v0 = row_sum<W>(partial, 4 * pair + 1, w, warps) * k;
                         const float g1 = row_sum<W>(partial, 4 * pair + 2, w, warps) * k, v1 = row_sum<W>(partial, 4 * pair + 3, w, warps) * k;
                         u64* to = (u64*)p.hbuf + (size_t)(me.lane * W + w) * (p.ffn / 2) + first / 4 + u0 * 2 + pair;
-                        store_word(to, tagged(pack_halves(silu(g0) * v0, silu(g1) * v1), tag));
+                        publish_word(to, HBUF_WORDS, tagged(pack_halves(silu(g0) * v0, silu(g1) * v1), tag));
                     }
                 } else if (cut_alike(K, 4) && kind == 4) {
 #pragma unroll 1
@@ -529,7 +530,7 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
                         s[1] = x1;
                         const float k = pick<W>(scale, w);
                         u64* to = (u64*)p.xbuf + ((size_t)((module & 1) * p.lanes + me.lane) * W + w) * (p.dim / 2) + row / 2;
-                        store_word(to, tagged(pack_halves(x0 * k, x1 * k), tag));
+                        publish_word(to, XBUF_WORDS, tagged(pack_halves(x0 * k, x1 * k), tag));
                         if (SEVERAL && step.sends && !waited_for) send();
                     }
                 }

@@ -79,6 +79,7 @@ struct Relay {
 //     blocks and lanes are those of all devices
 //   has_bias, has_qk_norm: of the projections of q, k and v
 //   splits, split_log2, direct_combine: of attention
+//   replicas: of the words that all blocks of a group read
 //   head_mode: 0 by lane or one lane, 1 replicate, 2 sum; head_rows: rows one group answers for; head_grid: they are
 //     cut over all blocks
 //   x_stride: halves between rows of the shared input vector; stage_bytes, max_dim_rows, max_head_rows
@@ -102,12 +103,13 @@ struct Params : Model {
     u64 steps;       // Step [2N]
     u64 kv;          // f16 [N][2][lanes*K][capacity][h]
     // exchange buffers, tagged words of 8 bytes
-    u64 xbuf;        // [2][lanes][W][D/2]     stream, f16 pairs
+    // R: copies, of pbuf and sbuf where the merge is direct
+    u64 xbuf;        // [R][2][lanes][W][D/2]  stream, f16 pairs
     u64 qbuf;        // [lanes][W][R]          for each kv head its q, k, v, f32
-    u64 pbuf;        // [lanes][W][min(S,4)][H*h/4][S/4][2]  attention of one split, f16 pairs
-    u64 sbuf;        // [lanes][W][H][S]       its log2 of the sum of exponentials, f32
-    u64 abuf;        // [lanes][W][H*h/2]      attention, f16 pairs
-    u64 hbuf;        // [lanes][W][F/2]        hidden, f16 pairs
+    u64 pbuf;        // [R][lanes][W][min(S,4)][H*h/4][S/4][2]  attention of one split, f16 pairs
+    u64 sbuf;        // [R][lanes][W][H][S]    its log2 of the sum of exponentials, f32
+    u64 abuf;        // [R][lanes][W][H*h/2]   attention, f16 pairs
+    u64 hbuf;        // [R][lanes][W][F/2]     hidden, f16 pairs
     u64 obuf;        // [2][2N][lanes][W][D]   module outputs that reach others, f32
     u64 f1;          // [lanes][D]             streams at the head, f32
     u64 f2;          // [D/2]                  their mean or sum, f16 pairs

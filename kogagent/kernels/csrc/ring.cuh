@@ -55,7 +55,9 @@ __device__ __forceinline__ void ring_release(Ring& r, int lane) {
 #ifndef PACE
 #define PACE 0
 #endif
-constexpr int PIECE = 8192;
+#ifndef PIECE
+#define PIECE 8192  // bytes
+#endif
 // Producer warp, all its lanes: wait for the next stage to be free. False when the block is done.
 __device__ __forceinline__ bool ring_free(const Ring& r, volatile int* quit) {
     // Lanes must agree: a stage half copied would never be full.
