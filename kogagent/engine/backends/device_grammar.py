@@ -90,12 +90,6 @@ def choice_rooms(tables: Tables) -> npt.NDArray[np.uint32]:
     return rooms
 
 
-def _counted(frame: Frame) -> bool:
-    """Whether no count of these frames stands for a class."""
-    _, count, below = frame
-    return count >= 0 and (below is None or _counted(below))
-
-
 class DeviceGrammar:
     """One grammar's arrays. Raises SchemaError, saying why, for a grammar that must stay on the host.
 
@@ -285,11 +279,12 @@ class DeviceGrammar:
         grammar = self.grammar
         ids: list[int] = []
         while True:
-            run = grammar.known_run(grammar.entry(state, frame), state, frame)
+            entry = grammar.entry(state, frame)
+            run = grammar.known_run(entry, state, frame)
             if not run:
                 return ids, FREE, (state, frame)
             ids += run
-            after = self._after(state, frame, run)
+            after = entry.after or self._after(state, frame, run)
             if after is None:
                 return ids, ASK, None
             state, frame = after
@@ -300,11 +295,6 @@ class DeviceGrammar:
     def _after(self, state: int, frame: Frame, run: Sequence[int]) -> tuple[int, Frame] | None:
         """The configuration behind a run; None where a count that stands for a class has grown."""
         vocabulary, automaton = self.grammar.trie.vocabulary, self._automaton
-        certain = _counted(frame)
-        if certain and vocabulary.special.isdisjoint(run) and not set(vocabulary.end_ids).intersection(run):
-            text, end, frames, *_ = self.grammar.walker.forced(state, frame)
-            if b"".join([vocabulary.tokens[token] for token in run]) == text:
-                return end, frames
         for token in run:
             symbols: Sequence[int] = vocabulary.tokens[token]
             if token in vocabulary.end_ids:
@@ -312,7 +302,7 @@ class DeviceGrammar:
             elif token in vocabulary.special:
                 symbols = (SPECIAL + token,)
             for symbol in symbols:
-                if not certain and self._counts_a_class(state, frame, symbol):
+                if self._counts_a_class(state, frame, symbol):
                     return None
                 after = automaton.step(state, frame, symbol)
                 assert after is not None, "a forced id is illegal"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,14 @@ _NEVER = 0xFFFF
 _KEPT = 512  # bodies kept for one vocabulary
 _ROOMS = 64  # masks kept for one body
 _PARTS = (*NODES, "counts", "group_first", "ids", "id_counts")
+
+
+class Within(NamedTuple):
+    """Ids that stay inside a body: a mask [words], read-only, and its address for programs."""
+
+    body: Body
+    mask: Mask
+    address: int
 
 
 class Body:
@@ -41,19 +49,19 @@ class Body:
         self.group_first, self.ids, self.id_counts = (arrays[n] for n in ("group_first", "ids", "id_counts"))
         counts = self._counts = arrays["counts"]
         self._longest = int(counts[counts != _NEVER].max(initial=0))
-        self._within: dict[int, Mask] = {}
+        self._within: dict[int, Within] = {}
 
-    def within(self, room: int) -> Mask:
-        """The ids [words] that stay inside and count at most so many code points; read-only."""
+    def within(self, room: int) -> Within:
+        """The ids that stay inside and count at most so many code points."""
         room = min(room, self._longest)
-        mask = self._within.get(room)
-        if mask is None:
+        found = self._within.get(room)
+        if found is None:
             mask = packed(self._counts <= room)
             mask.setflags(write=False)
             if len(self._within) >= _ROOMS:
                 self._within.clear()
-            self._within[room] = mask
-        return mask
+            found = self._within[room] = Within(self, mask, mask.ctypes.data)
+        return found
 
     def behind(self, groups: list[int], least: int, most: int | None) -> Ints:
         """The ids of some groups, and of those that end where they leave, that count so many code points."""

@@ -10,14 +10,14 @@ import ctypes
 import threading
 from array import array
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from kogagent.engine.grammar.automaton import FAR, LOW, SPECIAL, Frame
-from kogagent.engine.grammar.bodies import Body, Mask
-from kogagent.engine.grammar.forced import Forced
+from kogagent.engine.grammar.bodies import Body, Mask, Within
+from kogagent.engine.grammar.forced import Config, Forced
 from kogagent.engine.grammar.tables import Tables
 from kogagent.engine.grammar.trie import TokenTrie, Tree
 from kogagent.errors import DeviceError
@@ -26,6 +26,8 @@ from kogagent.kernels.cpu import library, walker
 _SHORT = 1500
 """Nodes of the vocabulary's tree that are looked at while other threads wait for the interpreter."""
 _ALL = 0xFFFFFFFF
+_KEPT = 4096  # frames
+_BLOCK = 16  # masks that are made at a time
 _CLASSES = {walker.FAR: FAR, walker.LOW: LOW}
 
 
@@ -65,12 +67,14 @@ class CompiledWalker:
         twins = trie.arrays["twins"]
         self._kept += [ends, twins, tables.special_ids]
         vocabulary = walker.Vocabulary(
-            _tree(trie),
+            _tree(trie)[0],
             *(one.ctypes.data for one in (twins, ends, tables.special_ids)),
             *(len(twins), len(ends), len(self._special), trie.words),
         )
         self._forced = walker.Forced()
         self._forced_at = ctypes.addressof(self._forced)
+        self._known_frames: dict[Frame, bytes] = {}
+        self._rooms: list[tuple[Mask, int]] = []
         self._lock = threading.Lock()  # what a call leaves is read before the next one
         self._handle = functions.open_walker(ctypes.byref(arguments), ctypes.byref(vocabulary))
         if self._handle is None:
@@ -83,48 +87,72 @@ class CompiledWalker:
 
     def forced(self, state: int, frame: Frame) -> Forced:
         """As `Walker.forced`."""
-        at = self._configuration(state, frame)
+        frames = self._packed(frame)
         with self._lock:
-            said = self._c.find_forced_held(self._handle, at.buffer_info()[0], self._forced_at)
+            said = self._c.find_forced_held(
+                self._handle, self._states[state], frames, walker.LONGEST, self._forced_at
+            )
             if said == 0:
                 return Forced(b"", state, frame, None, ())
             _check(said)
             out = self._forced
             text = ctypes.string_at(out.text, out.length)
             borders = tuple(_words(out.borders, out.n_borders))
-            symbol, after = out.symbol, _words(out.after, out.n_after)
-        if symbol == walker.NO_SYMBOL:
-            return Forced(text, *self._place(after), None, borders)
-        return Forced(text, *self._place(after), self._symbol(symbol), borders)
+            symbol, place = out.symbol, self._place(out)
+        return Forced(text, *place, None if symbol == walker.NO_SYMBOL else self._symbol(symbol), borders)
 
-    def mask(self, state: int, frame: Frame, body: Body | None, base: Mask | None) -> Mask:
-        """As `Walker.mask`. body, base: what tokens do inside the frame, and the ids that stay there."""
-        at, mask = self._configuration(state, frame), np.empty(self._words, np.uint32)
-        tree = None if body is None else ctypes.addressof(_tree(body.tree, body))
-        arguments = (self._handle, at.buffer_info()[0], tree, None if base is None else base.ctypes.data)
+    def after(self, state: int, frame: Frame, size: int) -> Config:
+        """Behind the first `size` bytes of what is forced."""
+        frames = self._packed(frame)
         with self._lock:
-            said = self._c.find_mask_held(*arguments, _SHORT, mask.ctypes.data)
+            _check(self._c.find_forced_held(self._handle, self._states[state], frames, size, self._forced_at))
+            return self._place(self._forced)
+
+    def mask(self, state: int, frame: Frame, within: Within | None) -> Mask:
+        """As `Walker.mask`. within: what stays in the frame's body, where the state is one of a body."""
+        tree, base = None, None
+        if within is not None:
+            tree, base = _tree(within.body.tree, within.body)[1], within.address
+        place = self._handle, self._states[state], self._packed(frame), tree, base
+        with self._lock:
+            mask, address = self._room()
+            said = self._c.find_mask_held(*place, _SHORT, address)
             if said == 1:
-                said = self._c.find_mask_let_go(*arguments, _ALL, mask.ctypes.data)
+                said = self._c.find_mask_let_go(*place, _ALL, address)
         _check(said)
         return mask
 
-    def _configuration(self, state: int, frame: Frame | None) -> array[int]:
-        """As src/walker.h documents it."""
-        out, sites = [self._states[state], 0], self._sites
-        while frame is not None:
-            site, count, frame = frame
-            out += (sites[site], count & 0xFFFFFFFF)
-        out[1] = len(out) // 2 - 1
-        return array("I", out)
+    def _room(self) -> tuple[Mask, int]:
+        """A mask that only the program can write to, and its address."""
+        if not self._rooms:
+            block = np.empty((_BLOCK, self._words), np.uint32)
+            block.setflags(write=False)
+            first = block.ctypes.data
+            self._rooms += [(block[i], first + 4 * i * self._words) for i in range(_BLOCK)]
+        return self._rooms.pop()
 
-    def _place(self, words: array[int]) -> tuple[int, Frame]:
+    def _packed(self, frame: Frame) -> bytes:
+        """As src/walker.h documents it."""
+        packed = self._known_frames.get(frame)
+        if packed is None:
+            if len(self._known_frames) >= _KEPT:
+                self._known_frames.clear()
+            out, at = [0], cast("Frame | None", frame)
+            while at is not None:
+                site, count, at = at
+                out += (self._sites[site], count & 0xFFFFFFFF)
+                out[0] += 1
+            packed = self._known_frames[frame] = array("I", out).tobytes()
+        return packed
+
+    def _place(self, out: walker.Forced) -> Config:
+        words = _words(out.after, out.n_after)
         frame: Frame | None = None
         for i in range(len(words) - 2, 0, -2):
             count = words[i + 1]
             frame = (self._site_at[words[i]], _CLASSES.get(count, count), frame)
         assert frame is not None
-        return self._state_at[words[0]], frame
+        return self._state_at[out.state], frame
 
     def _symbol(self, code: int) -> int:
         """An automaton's symbol for END or the code of a special id."""
@@ -143,13 +171,13 @@ def _check(said: int) -> None:
         raise DeviceError("the CPU program found no memory for a walk")
 
 
-def _tree(tree: Tree, body: Body | None = None) -> walker.Tree:
-    """kog_tree, made once; the tree keeps its arrays."""
-    found: walker.Tree | None = tree.for_programs
+def _tree(tree: Tree, body: Body | None = None) -> tuple[walker.Tree, int]:
+    """kog_tree and its address, made once; the tree keeps its arrays."""
+    found: tuple[walker.Tree, int] | None = tree.for_programs
     if found is None:
         groups = () if body is None else (body.group_first, body.ids, body.id_counts)
         arrays = (tree.byte, tree.first, tree.count, tree.token, *groups)
         addresses = [one.ctypes.data for one in arrays] + [None] * (7 - len(arrays))
-        found = walker.Tree(*addresses, len(tree.byte), len(groups[0]) - 1 if groups else 0)
-        tree.for_programs = found
+        made = walker.Tree(*addresses, len(tree.byte), len(groups[0]) - 1 if groups else 0)
+        found = tree.for_programs = made, ctypes.addressof(made)
     return found

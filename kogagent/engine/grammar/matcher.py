@@ -25,9 +25,11 @@ _KEPT = 2048  # masks and runs kept for one grammar
 
 @dataclass(slots=True)
 class _Entry:
-    """What is known of one class of configurations."""
+    """What is known of one class of configurations. after: behind its run, where that is one
+    configuration."""
 
     run: tuple[int, ...] | None = None
+    after: Config | None = None
     mask: Mask | None = None
 
 
@@ -63,7 +65,9 @@ class Grammar:
     def known_run(self, entry: _Entry, state: int, frame: Frame) -> tuple[int, ...]:
         if entry.run is None:
             with self._lock:
-                entry.run = self.run(state, frame)
+                run, after = self.run(state, frame)
+                entry.after = after if _exact(frame) else None
+                entry.run = run  # last: who finds it finds both
         return entry.run
 
     def known_mask(self, entry: _Entry, state: int, frame: Frame) -> Mask:
@@ -73,28 +77,32 @@ class Grammar:
         return entry.mask
 
     # ── computed once for each class of configurations; frames in normal form ──
-    def run(self, state: int, frame: Frame) -> tuple[int, ...]:
-        """The forced run that starts here."""
+    def run(self, state: int, frame: Frame) -> tuple[tuple[int, ...], Config | None]:
+        """The forced run that starts here, and the configuration behind it, counts of classes as they were;
+        None where it was not looked for."""
         if self.trie.vocabulary.encode is None:
-            return self._single(state, frame)
-        out: tuple[int, ...] = ()
+            return self._single(state, frame), None
+        run: tuple[int, ...] = ()
+        after: Config = state, frame
         length = 0
-        spelling = self.trie.spelling
         while length < LONGEST:
-            text, state, frame, symbol, borders = self.walker.forced(state, frame)
+            text, state, frame, symbol, borders = self.walker.forced(*after)
             if symbol is None:
-                return (*out, *spelling.certain(text, borders)) if text else out
-            ids = spelling.ids(text)
-            if ids is None:
+                ids = self.trie.spelling.certain(text, borders) if text else ()
+                spelled = sum(len(self.trie.vocabulary.tokens[id]) for id in ids)
+                whole = spelled == len(text)
+                return run + ids, (state, frame) if whole else self.walker.after(*after, text[:spelled])
+            spelled_ids = self.trie.spelling.ids(text)
+            if spelled_ids is None:
                 break
-            out = (*out, *ids, self.trie.end_ids[0] if symbol == END else symbol - SPECIAL)
+            run = (*run, *spelled_ids, self.trie.end_ids[0] if symbol == END else symbol - SPECIAL)
+            there = self.automaton.step(state, frame, symbol)
+            assert there is not None
+            after = there
             if symbol == END:
                 break
-            after = self.automaton.step(state, frame, symbol)
-            assert after is not None
-            state, frame = after
             length += len(text) + 1
-        return out
+        return run, after
 
     def _single(self, state: int, frame: Frame) -> tuple[int, ...]:
         """Without a tokenizer: the one id that is legal here."""
@@ -112,76 +120,111 @@ class Grammar:
         word = int(mask[words[0]])
         return (int(words[0]) * 32 + word.bit_length() - 1,) if word & (word - 1) == 0 else ()
 
+    def step(self, state: int, frame: Frame, token: int) -> Config | None:
+        """The configuration behind an id, None where it is not legal here."""
+        vocabulary, step = self.trie.vocabulary, self.automaton.step
+        if not 0 <= token < len(vocabulary):
+            return None
+        if token in vocabulary.special or token in vocabulary.end_ids:
+            return step(state, frame, END if token in vocabulary.end_ids else SPECIAL + token)
+        text = vocabulary.tokens[token]
+        there: Config | None = (state, frame) if text else None
+        for byte in text:
+            there = step(state, frame, byte)
+            if there is None:
+                return None
+            state, frame = there
+        return there
+
+
+def _exact(frame: Frame | None) -> bool:
+    """Whether no count of these frames stands for a class."""
+    while frame is not None:
+        if frame[1] < 0:
+            return False
+        frame = frame[2]
+    return True
+
 
 class Matcher:
-    """A TokenMatcher: one walk through a grammar, not shared between sequences."""
+    """A TokenMatcher: one walk through a grammar, not shared between sequences.
 
-    __slots__ = ("_entry", "_frame", "_run", "_state", "grammar")
+    While a run is taken its ids are only counted: _state and _frame stay before _run, of which _taken ids are
+    behind this walk, until it has come to the end or is asked for its place.
+    """
+
+    __slots__ = ("_after", "_entry", "_frame", "_run", "_state", "_taken", "grammar")
 
     def __init__(self, grammar: Grammar, state: int, frame: Frame, run: tuple[int, ...]) -> None:
         self.grammar = grammar
         self._state = state
         self._frame = frame
-        self._run = run
-        self._entry: _Entry | None = None
+        self._run, self._taken = run, 0
+        self._after: Config | None = None
+        self._entry: tuple[_Entry, Frame] | None = None
 
-    def _known(self) -> _Entry:
+    def _known(self) -> tuple[_Entry, Frame]:
         if self._entry is None:
-            self._entry = self.grammar.entry(self._state, self.grammar.walker.normal(self._frame))
+            frame = self.grammar.walker.normal(self._frame)
+            self._entry = self.grammar.entry(self._state, frame), frame
         return self._entry
 
     def forced(self) -> tuple[int, ...]:
         """The pending run; empty where there is a choice."""
-        if not self._run and self._state != FINISHED:
-            entry = self._known()
-            if entry.run is None:
-                frame = self.grammar.walker.normal(self._frame)
-                self._run = self.grammar.known_run(entry, self._state, frame)
-            else:
-                self._run = entry.run
+        if self._run:
+            return self._run[self._taken :] if self._taken else self._run
+        if self._state != FINISHED:
+            entry, frame = self._entry or self._known()
+            run = entry.run
+            if run is None:
+                run = self.grammar.known_run(entry, self._state, frame)
+            if run:
+                # Only of these very frames: in another of their class the counts are other ones.
+                self._run, self._after = run, entry.after if frame == self._frame else None
         return self._run
 
     def mask(self) -> Mask:
         """Legal next ids [words]; read-only, shared."""
-        run = self.forced()
-        if run:
+        if self._run or self.forced():
+            only = self._run[self._taken]
             mask = np.zeros(self.grammar.trie.words, np.uint32)
-            mask[run[0] // 32] = np.uint32(1 << (run[0] % 32))
+            mask[only // 32] = np.uint32(1 << (only % 32))
             return mask
         if self._state == FINISHED:
             return np.zeros(self.grammar.trie.words, np.uint32)
-        entry = self._known()
+        entry, frame = self._known()
         if entry.mask is not None:
             return entry.mask
-        return self.grammar.known_mask(entry, self._state, self.grammar.walker.normal(self._frame))
+        return self.grammar.known_mask(entry, self._state, frame)
 
     def advance(self, token: int) -> None:
         """Take one id. Raises ModelError, and stays where it is, if it is not legal here."""
-        run = self.forced()
-        if run and token != run[0]:
-            raise ModelError(f"token {token} is not legal here: the grammar leaves only {run[0]}")
-        vocabulary = self.grammar.trie.vocabulary
-        step = self.grammar.automaton.step
-        here: tuple[int, Frame] | None = (self._state, self._frame)
-        if not 0 <= token < len(vocabulary):
-            here = None
-        elif token in vocabulary.end_ids:
-            here = step(self._state, self._frame, END)
-        elif token in vocabulary.special:
-            here = step(self._state, self._frame, SPECIAL + token)
-        else:
-            text = vocabulary.tokens[token]
-            if not text:
-                here = None
-            for byte in text:
-                if here is None:
-                    break
-                here = step(here[0], here[1], byte)
-        if here is None:
+        if self._run or self.forced():
+            only = self._run[self._taken]
+            if token != only:
+                raise ModelError(f"token {token} is not legal here: the grammar leaves only {only}")
+            self._taken += 1
+            if self._taken == len(self._run):
+                if self._after is None:
+                    self._settle()
+                else:
+                    (self._state, self._frame), self._run, self._taken = self._after, (), 0
+                    self._entry = None
+            return
+        there = self.grammar.step(self._state, self._frame, token)
+        if there is None:
             raise ModelError(f"token {token} is not legal here; the grammar's mask was not applied")
-        self._state, self._frame = here
-        self._run = run[1:]
+        self._state, self._frame = there
         self._entry = None
+
+    def _settle(self) -> None:
+        """Stand behind the ids of the run that were taken."""
+        for token in self._run[: self._taken]:
+            there = self.grammar.step(self._state, self._frame, token)
+            assert there is not None, "a forced id is illegal"
+            self._state, self._frame = there
+            self._entry = None
+        self._run, self._taken = self._run[self._taken :], 0
 
     @property
     def finished(self) -> bool:
@@ -190,11 +233,13 @@ class Matcher:
     @property
     def place(self) -> tuple[int, Frame, tuple[int, ...]]:
         """State, frames and the rest of a run that has begun."""
+        self._settle()
         return self._state, self._frame, self._run
 
     def go_to(self, state: int, frame: Frame, run: tuple[int, ...]) -> None:
         """Stand where another walk through this grammar stands; the arguments are its `place`."""
-        self._state, self._frame, self._run, self._entry = state, frame, run, None
+        self._state, self._frame, self._entry = state, frame, None
+        self._run, self._taken, self._after = run, 0, None
 
     def fork(self) -> Matcher:
-        return Matcher(self.grammar, self._state, self._frame, self._run)
+        return Matcher(self.grammar, *self.place)

@@ -78,23 +78,33 @@ class Walker:
         compiled = self.compiled
         return self._texts.at(state, frame) if compiled is None else compiled.forced(state, frame)
 
+    def after(self, state: int, frame: Frame, text: bytes) -> Config:
+        """The configuration behind `text`, with which what is forced here begins."""
+        compiled = self.compiled
+        if compiled is not None:
+            return compiled.after(state, frame, len(text))
+        for byte in text:
+            there = self.automaton.step(state, frame, byte)
+            assert there is not None, "a forced byte is illegal"
+            state, frame = there
+        return state, frame
+
     def mask(self, state: int, frame: Frame) -> Mask:
         """Every id [words] that is legal here, forced or not; read-only."""
         site, count, below = frame
-        body, base = None, None
+        within = None
         if state in self.automaton.bodies and below is not None:
-            body = body_of(self.automaton, self.trie, state)
             # A class of counts: far from both bounds, or far below the least one.
-            base = body.within(self.automaton.sites[site][3] - count if count >= 0 else UNBOUNDED)
+            room = self.automaton.sites[site][3] - count if count >= 0 else UNBOUNDED
+            within = body_of(self.automaton, self.trie, state).within(room)
         compiled = self.compiled
         if compiled is not None:
-            mask = compiled.mask(state, frame, body, base)
-        else:
-            mask = self._all(state, frame) if body is None or base is None else base | self._left(body, frame)
-            for symbol in self.automaton.legal(state, frame):
-                ids = self.trie.end_ids if symbol == END else (symbol - SPECIAL,) if symbol > END else ()
-                for id in ids:
-                    mask[id // 32] |= np.uint32(1 << id % 32)
+            return compiled.mask(state, frame, within)
+        mask = self._all(state, frame) if within is None else within.mask | self._left(within.body, frame)
+        for symbol in self.automaton.legal(state, frame):
+            ids = self.trie.end_ids if symbol == END else (symbol - SPECIAL,) if symbol > END else ()
+            for id in ids:
+                mask[id // 32] |= np.uint32(1 << id % 32)
         mask.setflags(write=False)
         return mask
 

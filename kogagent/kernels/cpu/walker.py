@@ -9,7 +9,7 @@ from typing import Any
 
 from kogagent.kernels.cpu import library
 
-FAR, LOW, NO_SYMBOL = 0xFFFFFFFF, 0xFFFFFFFE, 0xFFFF
+FAR, LOW, NO_SYMBOL, LONGEST = 0xFFFFFFFF, 0xFFFFFFFE, 0xFFFF, 4096
 
 _U32 = ctypes.c_uint32
 _P = ctypes.c_void_p
@@ -39,7 +39,7 @@ class Forced(ctypes.Structure):
 
     _fields_ = (
         *((name, _P) for name in ("text", "borders", "after")),
-        *((name, _U32) for name in ("length", "n_borders", "n_after", "symbol")),
+        *((name, _U32) for name in ("length", "n_borders", "n_after", "state", "symbol")),
     )
 
 
@@ -62,7 +62,7 @@ def functions() -> Functions | None:
     if path is None or library.missing() is not None:
         return None
     held, let_go = ctypes.PyDLL(str(path)), ctypes.CDLL(str(path))
-    mask = (ctypes.c_int, [_P, _P, _P, _P, _U32, _P])
+    mask = (ctypes.c_int, [_P, _U32, _P, _P, _P, _U32, _P])
 
     def typed(where: Any, name: str, result: Any, arguments: list[Any]) -> Any:
         function = getattr(where, name)
@@ -77,7 +77,7 @@ def functions() -> Functions | None:
             [ctypes.POINTER(library.Tables), ctypes.POINTER(Vocabulary)],
         ),
         typed(let_go, "kog_close_walker", None, [_P]),
-        typed(held, "kog_find_forced", ctypes.c_int, [_P, _P, _P]),
+        typed(held, "kog_find_forced", ctypes.c_int, [_P, _U32, _P, _U32, _P]),
         typed(held, "kog_find_mask", *mask),
         typed(let_go, "kog_find_mask", *mask),
     )

@@ -46,25 +46,27 @@ class Walker {
       if (code != kNoCode) two(code, 1);
       return found;
     }
+    if (at.state >= t.lone)
+      for (const Class& k : classes_)
+        if (move_of(t, at.state, k.first) != 0 && two(k.first, k.bytes)) return KOG_NO_SYMBOL;
     if (leaves) {  // what stands below is read as well, where this state reads nothing
+      found = KOG_NO_SYMBOL;
       for (uint32_t byte = 0; byte < 256; byte++)
         if (two(byte, 1)) return KOG_NO_SYMBOL;
-    } else {
-      for (const Class& k : classes_)
-        if (two(k.first, k.bytes)) return KOG_NO_SYMBOL;
     }
     for (uint32_t code = kEnd; code <= kEnd + v.n_special; code++)
       if (two(code, 1)) return KOG_NO_SYMBOL;
     return found;
   }
 
-  // The bytes that are forced and what comes behind them.
-  bool forced(Place at, kog_forced& out) {
+  // The bytes that are forced, at most so many, and what comes behind them.
+  bool forced(Place at, uint32_t most, kog_forced& out) {
     text.clear();
-    out.symbol = chain(at);
+    out.symbol = chain(at, most);
     backs_.clear();
-    if (out.symbol == KOG_NO_SYMBOL && !text.empty()) find_borders(at);
-    write_place(at, after_);
+    if (out.symbol == KOG_NO_SYMBOL && !text.empty() && most == KOG_LONGEST) find_borders(at);
+    write_frames(at, after_);
+    out.state = at.state;
     out.text = text.data();
     out.length = uint32_t(text.size());
     out.borders = backs_.data();
@@ -107,8 +109,6 @@ class Walker {
     Place place;
     Frame pushed;
   };
-  static constexpr uint32_t kLongest = 4096;  // forced.py
-
   bool legal(const Place& at, uint32_t code) const {
     if (move_of(t, at.state, code) == 0 && !t.final_states[at.state]) return false;
     Frame pushed;
@@ -118,8 +118,8 @@ class Walker {
   }
 
   // Appends what is forced to `text` and goes there; the symbol behind it.
-  uint32_t chain(Place& at) {
-    while (text.size() < kLongest) {
+  uint32_t chain(Place& at, uint32_t most) {
+    while (text.size() < most) {
       const uint32_t code = only(at);
       if (code >= kEnd) return code;  // KOG_NO_SYMBOL too
       text.push_back(uint8_t(code));

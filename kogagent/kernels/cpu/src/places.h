@@ -60,19 +60,16 @@ class Frames {
   void clear() { used_ = 0; }
 
   // A configuration of the C interface.
-  Place read(const uint32_t* from) {
+  Place read(uint32_t state, const uint32_t* from) {
     const Frame* below = nullptr;
-    Frame frame{};
-    for (uint32_t i = from[1]; i-- > 0;) {
-      const uint32_t shown = from[3 + 2 * i];
+    for (uint32_t i = from[0]; i-- > 0;) {
+      const uint32_t shown = from[2 + 2 * i];
       const int64_t count = shown == KOG_FAR ? kFar : shown == KOG_LOW ? kLow : int64_t(shown);
-      frame = {below, count, from[2 + 2 * i]};
-      if (i == 0) break;
-      Frame* const kept = make();
-      *kept = frame;
-      below = kept;
+      Frame* const frame = make();
+      *frame = {below, count, from[1 + 2 * i]};
+      below = frame;
     }
-    return {from[0], frame, nullptr};
+    return {state, *below, nullptr};
   }
 
  private:
@@ -81,12 +78,12 @@ class Frames {
   size_t used_ = 0;
 };
 
-inline void write_place(const Place& at, std::vector<uint32_t>& out) {
-  out.assign({at.state, 0});
+inline void write_frames(const Place& at, std::vector<uint32_t>& out) {
+  out.assign({0});
   for (const Frame* frame = &at.top; frame != nullptr; frame = frame->below) {
     out.push_back(frame->site);
     out.push_back(uint32_t(frame->count));  // -1 and -2 are KOG_FAR and KOG_LOW
-    out[1]++;
+    out[0]++;
   }
 }
 

@@ -22,20 +22,20 @@ kog_walker* kog_open_walker(const kog_tables* tables, const kog_vocabulary* voca
 
 void kog_close_walker(kog_walker* walker) { delete walker; }
 
-int kog_find_forced(kog_walker* walker, const uint32_t* configuration, kog_forced* out) {
+int kog_find_forced(kog_walker* walker, uint32_t state, const uint32_t* frames, uint32_t most, kog_forced* out) {
   try {
     walker->frames.clear();
-    return walker->forced(walker->frames.read(configuration), *out) ? 1 : 0;
+    return walker->forced(walker->frames.read(state, frames), most, *out) ? 1 : 0;
   } catch (const std::exception&) {
     return -1;
   }
 }
 
-int kog_find_mask(kog_walker* walker, const uint32_t* configuration, const kog_tree* body, const uint32_t* base,
-                  uint32_t budget, uint32_t* out) {
+int kog_find_mask(kog_walker* walker, uint32_t state, const uint32_t* frames, const kog_tree* body,
+                  const uint32_t* base, uint32_t budget, uint32_t* out) {
   try {
     walker->frames.clear();
-    return walker->mask(walker->frames.read(configuration), body, base, budget, out) ? 0 : 1;
+    return walker->mask(walker->frames.read(state, frames), body, base, budget, out) ? 0 : 1;
   } catch (const std::exception&) {
     return -1;
   }
