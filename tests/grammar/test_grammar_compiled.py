@@ -65,8 +65,8 @@ def legal_ids(automaton: Automaton, vocabulary: Vocabulary, config: Config) -> s
     return out
 
 
-def forced_text(automaton: Automaton, vocabulary: Vocabulary, config: Config) -> Forced:
-    """Byte by byte, and of each token that may reach across the end."""
+def forced_text(automaton: Automaton, vocabulary: Vocabulary, config: Config) -> tuple[Forced | None, Config]:
+    """Byte by byte, and of each token that may reach across the end; the configuration behind it."""
     text = b""
     while (symbol := automaton.only(*config)) is not None and symbol < END:
         there = automaton.step(*config, symbol)
@@ -76,8 +76,10 @@ def forced_text(automaton: Automaton, vocabulary: Vocabulary, config: Config) ->
             break
         config = there
     else:
-        if symbol is not None or not text:
-            return Forced(text, *config, symbol, ())
+        if symbol is not None:
+            return Forced(text, symbol, ()), config
+        if not text:
+            return None, config
     reach = max(map(len, vocabulary.tokens))
     plain = [t for i, t in enumerate(vocabulary.tokens) if i not in vocabulary.special]
     backs = [0]
@@ -85,7 +87,7 @@ def forced_text(automaton: Automaton, vocabulary: Vocabulary, config: Config) ->
         rests = {t[back:] for t in plain if len(t) > back and t.startswith(text[-back:])}
         if any(after(automaton, config, rest) is not None for rest in rests):
             backs.append(back)
-    return Forced(text, *config, None, tuple(backs))
+    return Forced(text, None, tuple(backs)), config
 
 
 def met(grammar: Grammar, rand: random.Random, most: int) -> list[Config]:
@@ -99,10 +101,6 @@ def met(grammar: Grammar, rand: random.Random, most: int) -> list[Config]:
         if config[0] == FINISHED:
             break
     return rand.sample(list(found), min(most, len(found)))
-
-
-def same(said: Forced, wanted: Forced) -> bool:
-    return (*said[:4], tuple(said.borders)) == tuple(wanted)
 
 
 def as_set(mask: np.ndarray) -> set[int]:
@@ -122,7 +120,12 @@ def agrees(grammar: Grammar, configs: list[Config], *, compiled: bool) -> int:
     vocabulary = grammar.trie.vocabulary
     for config in configs:
         assert as_set(walker.mask(*config)) == legal_ids(grammar.automaton, vocabulary, config), config
-        assert same(walker.forced(*config), forced_text(grammar.automaton, vocabulary, config)), config
+        wanted, end = forced_text(grammar.automaton, vocabulary, config)
+        assert walker.forced(*config) == wanted, config
+        if wanted is not None:
+            assert walker.after(*config, len(wanted.text)) == end, config
+            part = len(wanted.text) // 2
+            assert walker.after(*config, part) == after(grammar.automaton, config, wanted.text[:part]), config
     return len(configs)
 
 
@@ -175,4 +178,4 @@ def test_both_say_the_same_of_a_real_vocabulary(rng: np.random.Generator) -> Non
         plain = Walker(grammar.automaton, grammar.trie, compiled=False)
         for config in met(grammar, rand, 6):
             assert np.array_equal(grammar.walker.mask(*config), plain.mask(*config)), config
-            assert same(grammar.walker.forced(*config), plain.forced(*config)), config
+            assert grammar.walker.forced(*config) == plain.forced(*config), config

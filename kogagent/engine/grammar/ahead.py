@@ -160,11 +160,14 @@ class Ahead:
             out.setdefault(self._class(config, alone=only is not None), _BYTE)
         if only is None or only >= END:
             return
-        text, state, frame, *_ = grammar.walker.forced(*config)
+        found = grammar.walker.forced(*config)
+        assert found is not None, "what is forced is not"
+        text = found.text
         step, at, passed = grammar.automaton.step, config, 0
         for size in self._token_ends(head, text[:_LONGEST], alone):
             if size == len(text):
-                out.setdefault(self._class(self._normal((state, frame)), alone=False), _BYTE)
+                end = grammar.walker.after(*config, size)
+                out.setdefault(self._class(self._normal(end), alone=False), _BYTE)
                 return
             for byte in text[passed:size]:
                 after = step(*at, byte)

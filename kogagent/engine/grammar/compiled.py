@@ -73,6 +73,8 @@ class CompiledWalker:
         )
         self._forced = walker.Forced()
         self._forced_at = ctypes.addressof(self._forced)
+        self._place = walker.Place()
+        self._place_at = ctypes.addressof(self._place)
         self._known_frames: dict[Frame, bytes] = {}
         self._rooms: list[tuple[Mask, int]] = []
         self._lock = threading.Lock()  # what a call leaves is read before the next one
@@ -85,28 +87,31 @@ class CompiledWalker:
         if self._handle is not None:
             self._c.close_walker(self._handle)
 
-    def forced(self, state: int, frame: Frame) -> Forced:
+    def forced(self, state: int, frame: Frame) -> Forced | None:
         """As `Walker.forced`."""
-        frames = self._packed(frame)
+        place = self._handle, self._states[state], self._packed(frame)
         with self._lock:
-            said = self._c.find_forced_held(
-                self._handle, self._states[state], frames, walker.LONGEST, self._forced_at
-            )
+            said = self._c.find_forced_held(*place, self._forced_at)
             if said == 0:
-                return Forced(b"", state, frame, None, ())
+                return None
             _check(said)
             out = self._forced
-            text = ctypes.string_at(out.text, out.length)
+            text, symbol = ctypes.string_at(out.text, out.length), out.symbol
             borders = tuple(_words(out.borders, out.n_borders))
-            symbol, place = out.symbol, self._place(out)
-        return Forced(text, *place, None if symbol == walker.NO_SYMBOL else self._symbol(symbol), borders)
+        return Forced(text, None if symbol == walker.NO_SYMBOL else self._symbol(symbol), borders)
 
     def after(self, state: int, frame: Frame, size: int) -> Config:
         """Behind the first `size` bytes of what is forced."""
-        frames = self._packed(frame)
+        place = self._handle, self._states[state], self._packed(frame)
         with self._lock:
-            _check(self._c.find_forced_held(self._handle, self._states[state], frames, size, self._forced_at))
-            return self._place(self._forced)
+            _check(self._c.go_along_held(*place, size, self._place_at))
+            words, state = _words(self._place.frames, self._place.length), self._place.state
+        below: Frame | None = None
+        for i in range(len(words) - 2, 0, -2):
+            count = words[i + 1]
+            below = (self._site_at[words[i]], _CLASSES.get(count, count), below)
+        assert below is not None
+        return self._state_at[state], below
 
     def mask(self, state: int, frame: Frame, within: Within | None) -> Mask:
         """As `Walker.mask`. within: what stays in the frame's body, where the state is one of a body."""
@@ -144,15 +149,6 @@ class CompiledWalker:
                 out[0] += 1
             packed = self._known_frames[frame] = array("I", out).tobytes()
         return packed
-
-    def _place(self, out: walker.Forced) -> Config:
-        words = _words(out.after, out.n_after)
-        frame: Frame | None = None
-        for i in range(len(words) - 2, 0, -2):
-            count = words[i + 1]
-            frame = (self._site_at[words[i]], _CLASSES.get(count, count), frame)
-        assert frame is not None
-        return self._state_at[out.state], frame
 
     def _symbol(self, code: int) -> int:
         """An automaton's symbol for END or the code of a special id."""

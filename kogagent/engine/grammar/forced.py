@@ -20,13 +20,11 @@ _Chain = tuple[bytes, int, Frame, int | None]
 
 
 class Forced(NamedTuple):
-    """text leads to state and frame. symbol: the id's symbol that is forced there, or None. borders: where it
-    is None, at how many bytes from the end of the text a token may begin that goes on legally behind it,
+    """text: the bytes. symbol: the id's symbol that is forced behind them, or None. borders: where it is
+    None, at how many bytes from the end of the text a token may begin that goes on legally behind it,
     ascending; 0, the end itself, comes first."""
 
     text: bytes
-    state: int
-    frame: Frame
     symbol: int | None
     borders: tuple[int, ...]
 
@@ -39,11 +37,23 @@ class ForcedTexts:
         self._chains: dict[Config, _Chain] = {}
         self._known_borders: dict[Config, tuple[bytes, tuple[int, ...]]] = {}
 
-    def at(self, state: int, frame: Frame) -> Forced:
-        """What is forced here; frame in normal form."""
+    def at(self, state: int, frame: Frame) -> Forced | None:
+        """What is forced here, None where nothing is; frame in normal form."""
         text, state, frame, symbol = self._chain(state, frame)
-        borders = self._borders(text, state, frame) if text and symbol is None else ()
-        return Forced(text, state, frame, symbol, borders)
+        if symbol is not None:
+            return Forced(text, symbol, ())
+        return Forced(text, None, self._borders(text, state, frame)) if text else None
+
+    def after(self, state: int, frame: Frame, size: int) -> Config:
+        """The configuration behind the first `size` bytes of what is forced here."""
+        text, last, frames, _ = self._chain(state, frame)
+        if size == len(text):
+            return last, frames
+        for byte in text[:size]:
+            there = self._automaton.step(state, frame, byte)
+            assert there is not None, "a forced byte is illegal"
+            state, frame = there
+        return state, frame
 
     def _chain(self, state: int, frame: Frame) -> _Chain:
         """Without borders. Chains that begin inside one another share their end."""

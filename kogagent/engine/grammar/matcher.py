@@ -64,6 +64,9 @@ class Grammar:
 
     def known_run(self, entry: _Entry, state: int, frame: Frame) -> tuple[int, ...]:
         if entry.run is None:
+            if self.walker.has_choice(state):
+                entry.run = ()
+                return ()
             with self._lock:
                 run, after = self.run(state, frame)
                 entry.after = after if _exact(frame) else None
@@ -78,24 +81,29 @@ class Grammar:
 
     # ── computed once for each class of configurations; frames in normal form ──
     def run(self, state: int, frame: Frame) -> tuple[tuple[int, ...], Config | None]:
-        """The forced run that starts here, and the configuration behind it, counts of classes as they were;
-        None where it was not looked for."""
+        """The forced run that starts here, and the configuration behind it, None where it was not looked
+        for."""
         if self.trie.vocabulary.encode is None:
             return self._single(state, frame), None
         run: tuple[int, ...] = ()
         after: Config = state, frame
         length = 0
         while length < LONGEST:
-            text, state, frame, symbol, borders = self.walker.forced(*after)
-            if symbol is None:
-                ids = self.trie.spelling.certain(text, borders) if text else ()
-                spelled = sum(len(self.trie.vocabulary.tokens[id]) for id in ids)
-                whole = spelled == len(text)
-                return run + ids, (state, frame) if whole else self.walker.after(*after, text[:spelled])
-            spelled_ids = self.trie.spelling.ids(text)
-            if spelled_ids is None:
+            found = self.walker.forced(*after)
+            if found is None:
                 break
-            run = (*run, *spelled_ids, self.trie.end_ids[0] if symbol == END else symbol - SPECIAL)
+            text, symbol, borders = found
+            if symbol is None:
+                certain = self.trie.spelling.certain(text, borders)
+                if certain:
+                    spelled = sum(len(self.trie.vocabulary.tokens[id]) for id in certain)
+                    after = self.walker.after(*after, spelled)
+                return run + certain, after
+            ids = self.trie.spelling.ids(text)
+            if ids is None:
+                break
+            run = (*run, *ids, self.trie.end_ids[0] if symbol == END else symbol - SPECIAL)
+            state, frame = self.walker.after(*after, len(text))
             there = self.automaton.step(state, frame, symbol)
             assert there is not None
             after = there
@@ -150,7 +158,8 @@ class Matcher:
     """A TokenMatcher: one walk through a grammar, not shared between sequences.
 
     While a run is taken its ids are only counted: _state and _frame stay before _run, of which _taken ids are
-    behind this walk, until it has come to the end or is asked for its place.
+    behind this walk, until it has come to the end or is asked for its place. _entry: what is known here, once
+    `forced` has looked.
     """
 
     __slots__ = ("_after", "_entry", "_frame", "_run", "_state", "_taken", "grammar")
@@ -199,7 +208,7 @@ class Matcher:
 
     def advance(self, token: int) -> None:
         """Take one id. Raises ModelError, and stays where it is, if it is not legal here."""
-        if self._run or self.forced():
+        if self._run or (self._entry is None and self.forced()):
             only = self._run[self._taken]
             if token != only:
                 raise ModelError(f"token {token} is not legal here: the grammar leaves only {only}")

@@ -56,10 +56,8 @@ class Spelling:
             ids = tuple(vocabulary.encode(text.decode()))
         except UnicodeDecodeError:
             return None
-        closed = vocabulary.special
-        if any(i in closed for i in ids) or b"".join(vocabulary.tokens[i] for i in ids) != text:
-            return None
-        return ids
+        spelled = b"".join(map(vocabulary.tokens.__getitem__, ids))
+        return ids if spelled == text and vocabulary.special.isdisjoint(ids) else None
 
     def _common(self, text: bytes, borders: Sequence[int]) -> Ids:
         certain: Ids | None = None

@@ -15,7 +15,7 @@ the device program and the host's matcher are both held to it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain
@@ -34,6 +34,7 @@ from kogagent.engine.grammar.automaton import (
     TARGET,
     Automaton,
     Frame,
+    Site,
 )
 from kogagent.engine.grammar.trie import distinct
 from kogagent.errors import SchemaError
@@ -120,11 +121,11 @@ def make_tables(automaton: Automaton) -> Tables:
             f"the grammar has {len(states)} states and {len(site_numbers)} calls, a device table holds "
             f"{_TARGET + 1}. Offer fewer tools at once, or keep the grammar on the host"
         )
-    rows = [automaton.rows[n] for n in states]
-    lone = sum(len(row) <= 1 for row in rows)
-    sizes = [len(row) for row in rows]
+    rows = list(map(automaton.rows.__getitem__, states))
+    sizes = list(map(len, rows))
+    lone = sizes.count(0) + sizes.count(1)
     symbols = np.fromiter(chain.from_iterable(rows), np.int64, sum(sizes))
-    moves_of = np.fromiter(chain.from_iterable(row.values() for row in rows), np.int64, sum(sizes))
+    moves_of = np.fromiter(chain.from_iterable(map(dict.values, rows)), np.int64, sum(sizes))
     special = distinct(symbols[symbols >= SPECIAL]) - SPECIAL
     codes = np.where(symbols < SPECIAL, symbols, SPECIAL + np.searchsorted(special, symbols - SPECIAL))
     pushes = moves_of & PUSH != 0
@@ -146,8 +147,11 @@ def make_tables(automaton: Automaton) -> Tables:
     _, first, byte_class = np.unique(hashes, return_index=True, return_inverse=True)
     moves = np.concatenate([wide[:, first], wide[:, END:]], axis=1)
     assert np.array_equal(moves[:, byte_class.reshape(-1)], wide[:, :END])
-    need = np.array([automaton.need.get(old, 0) for old in states], np.uint16)
-    final = np.array([old in automaton.final for old in states], np.uint8)
+    need, final = np.zeros(len(states), np.uint16), np.zeros(len(states), np.uint8)
+    for old, count in automaton.need.items():
+        if old in states:
+            need[states[old]] = count
+    final[[states[old] for old in automaton.final if old in states]] = 1
     kept = [automaton.sites[n] for n in site_numbers]
     renamed = [(states.get(e, 0), states.get(f, 0), least, most) for e, f, least, most in kept]
     sites = np.array(renamed, np.int64).reshape(-1, 4)
@@ -183,38 +187,40 @@ def reached(automaton: Automaton) -> tuple[dict[int, int], dict[int, int]]:
     The first three states keep their places; behind them come those with one move, then the others.
     """
     rows, calls = automaton.rows, automaton.sites
-    found = dict.fromkeys((DEAD, FINISHED, RETURN))
+    found = {DEAD, FINISHED, RETURN}
+    few, several = [DEAD, FINISHED, RETURN], list[int]()
     sites: dict[int, int] = {0: 0}
-    queue: list[int] = []
-
-    def reach(*states: int) -> None:
-        for state in states:
-            if state not in found:
-                found[state] = None
-                queue.append(state)
-
-    def call(site: int) -> None:
-        if site not in sites:
-            sites[site] = len(sites)
-            reach(*calls[site][:2])
-
+    queue = [automaton.start]
     frame: Frame | None = automaton.frames
     while frame is not None:
-        call(frame[0])
+        _call(frame[0], calls, sites, queue)
         frame = frame[2]
-    reach(automaton.start)
     while queue:
-        row = rows[queue.pop()]
-        for move in row.values() if len(row) < 2 else set(row.values()):
-            target = move & TARGET
-            if move & PUSH:
-                call(target)
-            elif target not in found:
-                found[target] = None
-                queue.append(target)
-    order = [state for state in found if len(rows[state]) < 2]
-    order += [state for state in found if len(rows[state]) > 1]
-    return {state: number for number, state in enumerate(order)}, sites
+        state = queue.pop()
+        while state not in found:
+            found.add(state)
+            row = rows[state]
+            if len(row) == 1:  # most: a text, along which we go
+                few.append(state)
+                (move,) = row.values()
+                if not move & PUSH:
+                    state = move & TARGET
+                    continue
+                _call(move & TARGET, calls, sites, queue)
+                break
+            (several if row else few).append(state)
+            for move in set(row.values()):
+                if move & PUSH:
+                    _call(move & TARGET, calls, sites, queue)
+                else:
+                    queue.append(move & TARGET)
+    return {state: number for number, state in enumerate((*few, *several))}, sites
+
+
+def _call(site: int, calls: Sequence[Site], sites: dict[int, int], queue: list[int]) -> None:
+    if site not in sites:
+        sites[site] = len(sites)
+        queue += calls[site][:2]
 
 
 @cache

@@ -14,7 +14,19 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from kogagent.engine.grammar.automaton import END, FAR, LOW, SPECIAL, UNBOUNDED, Automaton, Frame
+from kogagent.engine.grammar.automaton import (
+    COUNT,
+    END,
+    FAR,
+    LOW,
+    PUSH,
+    RETURN,
+    SPECIAL,
+    TARGET,
+    UNBOUNDED,
+    Automaton,
+    Frame,
+)
 from kogagent.engine.grammar.bodies import Body, Mask, body_of, packed
 from kogagent.engine.grammar.compiled import CompiledWalker, compiled_walker
 from kogagent.engine.grammar.forced import Config, Forced, ForcedTexts
@@ -38,6 +50,9 @@ class Walker:
         self.automaton = automaton
         self.trie = trie
         self.margin = trie.reach + automaton.max_need  # of counts: further from the most is far
+        self._reach = trie.reach
+        self._normal: dict[Frame, Frame] = {}
+        self._choices: dict[int, bool] = {}
         self._may_compile = compiled
         self._texts = ForcedTexts(automaton, trie)
         self._index: dict[Config, int] = {}
@@ -60,34 +75,48 @@ class Walker:
             return None
 
     def normal(self, frame: Frame) -> Frame:
-        """The frames with each count replaced by its class."""
+        """The frames with each count replaced by its class; these very frames where none is."""
         site, count, below = frame
         if below is None:
             return frame
-        _, _, least, most = self.automaton.sites[site]
+        lower = self._normal.get(below)  # the same ones lie below time and again
+        if lower is None:
+            if len(self._normal) >= _CONFIGS:
+                self._normal.clear()
+            lower = self._normal[below] = self.normal(below)
         if count >= 0:
-            if least - count > self.trie.reach:
-                count = LOW
-            elif count >= least and most - count >= self.margin:
-                count = FAR
-        return (site, count, self.normal(below))
+            _, _, least, most = self.automaton.sites[site]
+            if least - count > self._reach:
+                return site, LOW, lower
+            if count >= least and most - count >= self.margin:
+                return site, FAR, lower
+        return frame if lower is below else (site, count, lower)
+
+    def has_choice(self, state: int) -> bool:
+        """Whether two symbols are legal in this state whatever the frames. A quick look: False says
+        nothing."""
+        found = self._choices.get(state)
+        if found is None:
+            need, free = self.automaton.need, 0
+            for move in self.automaton.rows[state].values():
+                target = move & TARGET
+                free += not move & COUNT and (move & PUSH != 0 or (target != RETURN and target not in need))
+                if free == 2:
+                    break
+            found = self._choices[state] = free == 2
+        return found
 
     # ── frames in normal form ──
-    def forced(self, state: int, frame: Frame) -> Forced:
-        """The bytes that are forced here, and what comes behind them."""
+    def forced(self, state: int, frame: Frame) -> Forced | None:
+        """The bytes that are forced here, and what comes behind them; None where there is a choice."""
         compiled = self.compiled
         return self._texts.at(state, frame) if compiled is None else compiled.forced(state, frame)
 
-    def after(self, state: int, frame: Frame, text: bytes) -> Config:
-        """The configuration behind `text`, with which what is forced here begins."""
+    def after(self, state: int, frame: Frame, size: int) -> Config:
+        """The configuration behind the first `size` bytes of what is forced here."""
         compiled = self.compiled
-        if compiled is not None:
-            return compiled.after(state, frame, len(text))
-        for byte in text:
-            there = self.automaton.step(state, frame, byte)
-            assert there is not None, "a forced byte is illegal"
-            state, frame = there
-        return state, frame
+        walk = self._texts.after if compiled is None else compiled.after
+        return walk(state, frame, size)
 
     def mask(self, state: int, frame: Frame) -> Mask:
         """Every id [words] that is legal here, forced or not; read-only."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from kogagent.kernels.cpu import library
 
-FAR, LOW, NO_SYMBOL, LONGEST = 0xFFFFFFFF, 0xFFFFFFFE, 0xFFFF, 4096
+FAR, LOW, NO_SYMBOL = 0xFFFFFFFF, 0xFFFFFFFE, 0xFFFF
 
 _U32 = ctypes.c_uint32
 _P = ctypes.c_void_p
@@ -38,9 +38,15 @@ class Forced(ctypes.Structure):
     """kog_forced."""
 
     _fields_ = (
-        *((name, _P) for name in ("text", "borders", "after")),
-        *((name, _U32) for name in ("length", "n_borders", "n_after", "state", "symbol")),
+        *((name, _P) for name in ("text", "borders")),
+        *((name, _U32) for name in ("length", "n_borders", "symbol")),
     )
+
+
+class Place(ctypes.Structure):
+    """kog_place."""
+
+    _fields_ = (("frames", _P), ("length", _U32), ("state", _U32))
 
 
 @dataclass(frozen=True)
@@ -51,6 +57,7 @@ class Functions:
     open_walker: Any
     close_walker: Any
     find_forced_held: Any
+    go_along_held: Any
     find_mask_held: Any
     find_mask_let_go: Any
 
@@ -77,7 +84,8 @@ def functions() -> Functions | None:
             [ctypes.POINTER(library.Tables), ctypes.POINTER(Vocabulary)],
         ),
         typed(let_go, "kog_close_walker", None, [_P]),
-        typed(held, "kog_find_forced", ctypes.c_int, [_P, _U32, _P, _U32, _P]),
+        typed(held, "kog_find_forced", ctypes.c_int, [_P, _U32, _P, _P]),
+        typed(held, "kog_go_along", ctypes.c_int, [_P, _U32, _P, _U32, _P]),
         typed(held, "kog_find_mask", *mask),
         typed(let_go, "kog_find_mask", *mask),
     )

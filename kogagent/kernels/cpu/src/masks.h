@@ -1,4 +1,4 @@
-// Walks from a configuration: by every token at once, by the one symbol that is legal. Knows no text.
+// Walks from a configuration: by every token at once, by the one symbol that is legal. Knows no text_.
 
 #ifndef KOG_MASKS_H
 #define KOG_MASKS_H
@@ -59,21 +59,24 @@ class Walker {
     return found;
   }
 
-  // The bytes that are forced, at most so many, and what comes behind them.
-  bool forced(Place at, uint32_t most, kog_forced& out) {
-    text.clear();
-    out.symbol = chain(at, most);
+  // The bytes that are forced and what comes behind them; false where there is nothing.
+  bool forced(Place at, kog_forced& out) {
+    out.symbol = chain(at, KOG_LONGEST);
+    if (text_.empty() && out.symbol == KOG_NO_SYMBOL) return false;
     backs_.clear();
-    if (out.symbol == KOG_NO_SYMBOL && !text.empty() && most == KOG_LONGEST) find_borders(at);
-    write_frames(at, after_);
-    out.state = at.state;
-    out.text = text.data();
-    out.length = uint32_t(text.size());
+    if (out.symbol == KOG_NO_SYMBOL) find_borders(at);
+    out.text = text_.data();
+    out.length = uint32_t(text_.size());
     out.borders = backs_.data();
     out.n_borders = uint32_t(backs_.size());
-    out.after = after_.data();
-    out.n_after = uint32_t(after_.size());
-    return out.length != 0 || out.symbol != KOG_NO_SYMBOL;
+    return true;
+  }
+
+  // Behind the first of the bytes that are forced.
+  void go_along(Place at, uint32_t bytes, kog_place& out) {
+    chain(at, bytes);
+    write_frames(at, after_);
+    out = {after_.data(), uint32_t(after_.size()), at.state};
   }
 
   bool mask(Place at, const kog_tree* body, const uint32_t* base, uint32_t budget, uint32_t* out) {
@@ -98,7 +101,6 @@ class Walker {
   }
 
   Frames frames;
-  std::vector<uint8_t> text;
 
  private:
   struct Class {
@@ -117,12 +119,13 @@ class Walker {
     return step(t, after, code);
   }
 
-  // Appends what is forced to `text` and goes there; the symbol behind it.
+  // Puts what is forced into `text_`, at most so many bytes, and goes there; the symbol behind it.
   uint32_t chain(Place& at, uint32_t most) {
-    while (text.size() < most) {
+    text_.clear();
+    while (text_.size() < most) {
       const uint32_t code = only(at);
       if (code >= kEnd) return code;  // KOG_NO_SYMBOL too
-      text.push_back(uint8_t(code));
+      text_.push_back(uint8_t(code));
       Place after = at;
       after.room = frames.make();
       if (!step(t, after, code) || (after.count() < 0 && same_place(after, at))) return KOG_NO_SYMBOL;
@@ -131,12 +134,12 @@ class Walker {
     return KOG_NO_SYMBOL;
   }
 
-  // From the end of `text` on.
+  // From the end of `text_` on.
   void find_borders(const Place& at) {
     backs_.push_back(0);
-    for (uint32_t back = 1; back < t.reach && back <= text.size(); back++) {
+    for (uint32_t back = 1; back < t.reach && back <= text_.size(); back++) {
       int32_t node = 0;
-      for (size_t i = text.size() - back; i < text.size() && node >= 0; i++) node = child_of(v.tree, node, text[i]);
+      for (size_t i = text_.size() - back; i < text_.size() && node >= 0; i++) node = child_of(v.tree, node, text_[i]);
       if (node < 0) continue;
       bool goes_on = false;
       walk(v.tree, node, at, 0xffffffff, [&](int32_t) { return goes_on = true; });
@@ -220,6 +223,7 @@ class Walker {
   const kog_vocabulary v;
   std::vector<Class> classes_;
   std::vector<Level> levels_;
+  std::vector<uint8_t> text_;
   std::vector<uint32_t> backs_, after_;
 };
 

@@ -22,10 +22,20 @@ kog_walker* kog_open_walker(const kog_tables* tables, const kog_vocabulary* voca
 
 void kog_close_walker(kog_walker* walker) { delete walker; }
 
-int kog_find_forced(kog_walker* walker, uint32_t state, const uint32_t* frames, uint32_t most, kog_forced* out) {
+int kog_find_forced(kog_walker* walker, uint32_t state, const uint32_t* frames, kog_forced* out) {
   try {
     walker->frames.clear();
-    return walker->forced(walker->frames.read(state, frames), most, *out) ? 1 : 0;
+    return walker->forced(walker->frames.read(state, frames), *out) ? 1 : 0;
+  } catch (const std::exception&) {
+    return -1;
+  }
+}
+
+int kog_go_along(kog_walker* walker, uint32_t state, const uint32_t* frames, uint32_t bytes, kog_place* out) {
+  try {
+    walker->frames.clear();
+    walker->go_along(walker->frames.read(state, frames), bytes, *out);
+    return 0;
   } catch (const std::exception&) {
     return -1;
   }

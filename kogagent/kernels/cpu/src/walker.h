@@ -39,11 +39,14 @@ enum { KOG_LONGEST = 4096 };  // bytes of a forced text, as forced.py has it
 typedef struct {  // what is forced; valid until the walker's next call
   const uint8_t* text;       // [length]
   const uint32_t* borders;   // [n_borders] bytes to the end of the text: where a token may begin that goes on behind it
-  const uint32_t* after;     // [n_after] the frames behind the text
-  uint32_t length, n_borders, n_after;
-  uint32_t state;            // behind the text
+  uint32_t length, n_borders;
   uint32_t symbol;           // that is forced behind the text, not a byte, or KOG_NO_SYMBOL
 } kog_forced;
+
+typedef struct {  // a configuration; valid until the walker's next call
+  const uint32_t* frames;    // [length]
+  uint32_t length, state;
+} kog_place;
 
 enum { KOG_NO_SYMBOL = 0xffff };
 
@@ -52,9 +55,11 @@ enum { KOG_NO_SYMBOL = 0xffff };
 KOG_API kog_walker* kog_open_walker(const kog_tables* tables, const kog_vocabulary* vocabulary);
 KOG_API void kog_close_walker(kog_walker* walker);
 
-// What forced.py calls Forced. 0 where no symbol is forced, 1 where one is, -1 when memory is not to be had. most:
-// KOG_LONGEST, or how many bytes to go; then there are no borders.
-KOG_API int kog_find_forced(kog_walker* walker, uint32_t state, const uint32_t* frames, uint32_t most, kog_forced* out);
+// What forced.py calls Forced. 0 where no symbol is forced, 1 where one is, -1 when memory is not to be had.
+KOG_API int kog_find_forced(kog_walker* walker, uint32_t state, const uint32_t* frames, kog_forced* out);
+
+// Behind the first `bytes` of what is forced. 0, or -1 when memory is not to be had.
+KOG_API int kog_go_along(kog_walker* walker, uint32_t state, const uint32_t* frames, uint32_t bytes, kog_place* out);
 
 // Every id that is legal, into out [words]. body: NULL, or what tokens do that leave a frame whose body is in
 // `base` [words]; then `base` holds the ids that stay inside. 0 when done; 1 where more than `budget` nodes would
