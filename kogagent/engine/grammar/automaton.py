@@ -89,6 +89,29 @@ class Automaton:
             state, frame = sites[site][1], below
         return state, frame
 
+    def read(self, state: int, frame: Frame, text: bytes) -> tuple[int, Frame] | None:
+        """The configuration after all of `text`, or None where it is illegal."""
+        rows, need, sites = self.rows, self.need, self.sites
+        for byte in text:
+            move = rows[state].get(byte, PUSH)
+            target = move & TARGET
+            if (
+                move < PUSH and target != RETURN and target not in need
+            ):  # most: `step` without its other cases
+                if move & COUNT:
+                    site, count, below = frame
+                    if count >= 0:
+                        if count == sites[site][3]:
+                            return None
+                        frame = site, count + 1, below
+                state = target
+                continue
+            after = self.step(state, frame, byte)
+            if after is None:
+                return None
+            state, frame = after
+        return state, frame
+
     def legal(self, state: int, frame: Frame) -> Iterable[int]:
         """The symbols that are legal here, lazily, in no order."""
         seen: set[int] = set()

@@ -172,8 +172,8 @@ def _tree(tree: Tree, body: Body | None = None) -> tuple[walker.Tree, int]:
     found: tuple[walker.Tree, int] | None = tree.for_programs
     if found is None:
         groups = () if body is None else (body.group_first, body.ids, body.id_counts)
-        arrays = (tree.byte, tree.first, tree.count, tree.token, *groups)
-        addresses = [one.ctypes.data for one in arrays] + [None] * (7 - len(arrays))
+        arrays = (tree.byte, tree.nodes, *groups)
+        addresses = [one.ctypes.data for one in arrays] + [None] * (5 - len(arrays))
         made = walker.Tree(*addresses, len(tree.byte), len(groups[0]) - 1 if groups else 0)
         found = tree.for_programs = made, ctypes.addressof(made)
     return found

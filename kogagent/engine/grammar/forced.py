@@ -49,11 +49,9 @@ class ForcedTexts:
         text, last, frames, _ = self._chain(state, frame)
         if size == len(text):
             return last, frames
-        for byte in text[:size]:
-            there = self._automaton.step(state, frame, byte)
-            assert there is not None, "a forced byte is illegal"
-            state, frame = there
-        return state, frame
+        there = self._automaton.read(state, frame, text[:size])
+        assert there is not None, "a forced byte is illegal"
+        return there
 
     def _chain(self, state: int, frame: Frame) -> _Chain:
         """Without borders. Chains that begin inside one another share their end."""

@@ -8,7 +8,6 @@ same whether a caller takes runs or samples.
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -46,20 +45,20 @@ class Grammar:
     trie: TokenTrie = field(repr=False)
     walker: Walker = field(repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
-    _known: OrderedDict[Config, _Entry] = field(default_factory=OrderedDict, repr=False, compare=False)
+    _known: dict[Config, _Entry] = field(default_factory=dict, repr=False, compare=False)
 
     def start(self) -> Matcher:
         return Matcher(self, self.automaton.start, self.automaton.frames, ())
 
     def entry(self, state: int, frame: Frame) -> _Entry:
         """What is known of one class of configurations; frame in normal form. Shared by all walks."""
-        key = (state, frame)
-        found = self._known.get(key)
+        key, known = (state, frame), self._known
+        found = known.get(key)
         if found is None:
-            with self._lock:
-                found = self._known.setdefault(key, _Entry())
-                if len(self._known) > _KEPT:
-                    self._known.popitem(last=False)
+            found = known.setdefault(key, _Entry())
+            if len(known) > _KEPT:
+                with self._lock:
+                    known.pop(next(iter(known)), None)
         return found
 
     def known_run(self, entry: _Entry, state: int, frame: Frame) -> tuple[int, ...]:
@@ -130,19 +129,15 @@ class Grammar:
 
     def step(self, state: int, frame: Frame, token: int) -> Config | None:
         """The configuration behind an id, None where it is not legal here."""
-        vocabulary, step = self.trie.vocabulary, self.automaton.step
-        if not 0 <= token < len(vocabulary):
+        vocabulary, automaton = self.trie.vocabulary, self.automaton
+        if not 0 <= token < len(vocabulary.tokens):
             return None
-        if token in vocabulary.special or token in vocabulary.end_ids:
-            return step(state, frame, END if token in vocabulary.end_ids else SPECIAL + token)
+        if token in vocabulary.end_ids:
+            return automaton.step(state, frame, END)
+        if token in vocabulary.special:
+            return automaton.step(state, frame, SPECIAL + token)
         text = vocabulary.tokens[token]
-        there: Config | None = (state, frame) if text else None
-        for byte in text:
-            there = step(state, frame, byte)
-            if there is None:
-                return None
-            state, frame = there
-        return there
+        return automaton.read(state, frame, text) if text else None
 
 
 def _exact(frame: Frame | None) -> bool:

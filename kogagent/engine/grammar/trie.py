@@ -22,7 +22,8 @@ from kogagent.errors import ConfigError
 from kogagent.spec import Vocabulary
 
 Ints = npt.NDArray[np.int32]
-NODES = ("byte", "first", "count", "token")
+NODES = ("byte", "nodes")
+"""Names of the arrays of a `Tree`."""
 ARRAYS = (*NODES, "twins", "reach")
 """Names of `TokenTrie.arrays`."""
 
@@ -39,7 +40,9 @@ class Tree:
     number of the text that ends there, or -1."""
 
     def __init__(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-        self.byte, self.first, self.count, self.token = (arrays[name] for name in NODES)
+        """byte [n]; nodes [n, 3]: first, count and token, which are asked for together."""
+        self.byte, self.nodes = (arrays[name] for name in NODES)
+        self.first, self.count, self.token = (self.nodes[:, i] for i in range(3))
         # Copies for walks of single nodes, where plain lists are faster.
         self.bytes = self.byte.tobytes()
         self.first_list: list[int] = self.first.tolist()
@@ -175,9 +178,7 @@ def built(texts: Sequence[bytes], ids: Ints) -> dict[str, npt.NDArray[Any]]:
             twins += [(one, twin) for one, twin in pairs if one != twin]
     return {
         "byte": np.concatenate(byte),
-        "first": np.concatenate(first),
-        "count": np.concatenate(count),
-        "token": token,
+        "nodes": np.stack([np.concatenate(first), np.concatenate(count), token], 1),
         "twins": np.array(twins, np.int32).reshape(-1, 2),
         "reach": np.array([reach], np.int32),
     }

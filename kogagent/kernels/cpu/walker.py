@@ -19,8 +19,8 @@ class Tree(ctypes.Structure):
     """kog_tree."""
 
     _fields_ = (
-        *((name, _P) for name in ("byte", "first", "count", "token", "group_first", "ids", "counts")),
-        *((name, _U32) for name in ("nodes", "groups")),
+        *((name, _P) for name in ("byte", "nodes", "group_first", "ids", "counts")),
+        *((name, _U32) for name in ("n_nodes", "groups")),
     )
 
 

@@ -14,8 +14,8 @@ namespace kog {
 
 // The node one byte further, or -1.
 inline int32_t child_of(const kog_tree& tree, int32_t node, uint8_t byte) {
-  const uint8_t* const begin = tree.byte + tree.first[node];
-  const void* const found = tree.count[node] ? memchr(begin, byte, size_t(tree.count[node])) : nullptr;
+  const kog_node& from = tree.nodes[node];
+  const void* const found = from.count ? memchr(tree.byte + from.first, byte, size_t(from.count)) : nullptr;
   return found == nullptr ? -1 : int32_t(static_cast<const uint8_t*>(found) - tree.byte);
 }
 
@@ -170,7 +170,7 @@ class Walker {
   // end the walk. False where more than `budget` nodes would have to be looked at.
   template <class Found>
   bool walk(const kog_tree& tree, int32_t node, const Place& from, uint32_t budget, Found&& found) {
-    if (tree.count[node] == 0) return true;
+    if (tree.nodes[node].count == 0) return true;
     size_t depth = 0;
     levels_[0].place = from;
     open(tree, node, levels_[0]);
@@ -190,8 +190,9 @@ class Walker {
       next.place = level.place;
       next.place.room = &next.pushed;
       if (!step(t, next.place, byte)) continue;
-      if (tree.token[child] >= 0 && tells(found, tree.token[child])) return true;
-      if (tree.count[child] == 0) continue;
+      const kog_node& there = tree.nodes[child];
+      if (there.token >= 0 && tells(found, there.token)) return true;
+      if (there.count == 0) continue;
       open(tree, child, next);
       depth++;
     }
@@ -199,8 +200,8 @@ class Walker {
 
   // The children of a node that may be legal, where it is cheap to say.
   void open(const kog_tree& tree, int32_t node, Level& level) const {
-    level.at = tree.first[node];
-    level.end = level.at + tree.count[node];
+    level.at = tree.nodes[node].first;
+    level.end = level.at + tree.nodes[node].count;
     const uint32_t state = level.place.state;
     if (state >= t.lone || t.final_states[state]) return;
     const uint32_t code = t.lone_code[state];

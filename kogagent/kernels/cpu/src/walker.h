@@ -10,15 +10,19 @@
 extern "C" {
 #endif
 
-typedef struct {  // engine/grammar/trie.py's Tree; the children of a node ascend by their byte
-  const uint8_t* byte;                  // [nodes] of the edge into each
-  const int32_t *first, *count;         // [nodes] its children
-  const int32_t* token;                 // [nodes] what ends there, or -1
+typedef struct {
+  int32_t first, count;                 // its children, side by side
+  int32_t token;                        // what ends there, or -1
+} kog_node;
+
+typedef struct {  // engine/grammar/trie.py's Tree
+  const uint8_t* byte;                  // [n_nodes] of the edge into each
+  const kog_node* nodes;                // [n_nodes]
   // Without groups `token` is an id. With them it is a group of ids, which behind group_first[i] stand up to
   // group_first[i + 1]; the last group is of the root.
   const int32_t* group_first;           // [groups + 1] or NULL
   const int32_t *ids, *counts;          // [group_first[groups]] and what is counted on the way to the root
-  uint32_t nodes, groups;
+  uint32_t n_nodes, groups;
 } kog_tree;
 
 typedef struct {
