@@ -120,21 +120,21 @@ class CompiledWalker:
             tree, base = _tree(within.body.tree, within.body)[1], within.address
         place = self._handle, self._states[state], self._packed(frame), tree, base
         with self._lock:
-            mask, address = self._room()
+            mask, address = (self._rooms or self._new_rooms()).pop()
             said = self._c.find_mask_held(*place, _SHORT, address)
             if said == 1:
                 said = self._c.find_mask_let_go(*place, _ALL, address)
-        _check(said)
+        if said:
+            _check(said)
         return mask
 
-    def _room(self) -> tuple[Mask, int]:
-        """A mask that only the program can write to, and its address."""
-        if not self._rooms:
-            block = np.empty((_BLOCK, self._words), np.uint32)
-            block.setflags(write=False)
-            first = block.ctypes.data
-            self._rooms += [(block[i], first + 4 * i * self._words) for i in range(_BLOCK)]
-        return self._rooms.pop()
+    def _new_rooms(self) -> list[tuple[Mask, int]]:
+        """Masks that only the program can write to, and their addresses."""
+        block = np.empty((_BLOCK, self._words), np.uint32)
+        block.setflags(write=False)
+        first = block.ctypes.data
+        self._rooms += [(block[i], first + 4 * i * self._words) for i in range(_BLOCK)]
+        return self._rooms
 
     def _packed(self, frame: Frame) -> bytes:
         """As src/walker.h documents it."""

@@ -39,6 +39,8 @@ class Spelling:
     def certain(self, text: bytes, borders: tuple[int, ...]) -> Ids:
         """The ids at the front of `text` that every continuation leaves alone. borders: S, each as the number
         of bytes between it and the end of the text, ascending; 0 comes first."""
+        if borders[-1] == len(text):
+            return ()  # a token may begin where the text does: nothing stands before every border
         key = text, borders
         found = self._known_certain.get(key)
         if found is None:
@@ -61,7 +63,9 @@ class Spelling:
 
     def _common(self, text: bytes, borders: Sequence[int]) -> Ids:
         certain: Ids | None = None
-        for back in borders:
+        for back in reversed(
+            borders
+        ):  # what is common to all is in the shortest, which soonest shows that nothing is
             begin = whole = len(text) - back
             while whole and whole < len(text) and 0x80 <= text[whole] < 0xC0:
                 whole -= 1  # a border inside a code point: judge by the text before it
