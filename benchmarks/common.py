@@ -166,19 +166,23 @@ def seconds(run: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
+_PASSES = 16
+"""Over the memory, in each of the three ways of reading it."""
+
+
 def read_bandwidth_run(size: int = 2**30) -> Callable[[], float]:
     """A run that reads `size` bytes of memory with every core this process may use; bytes a second.
 
-    The native program reads as it reads weights: huge pages, 64 bytes at a time, asked for early, each thread
-    its own part in one, two and four places at once, over and over as tokens do, so that what a cache keeps
-    of them counts here as there; the best of it. Without the program torch's maximum over FP32 stands in,
-    which is slower.
+    The native program reads as it reads weights: huge pages, 64 bytes at a time, each thread its own part in
+    one, two and four places at once, some passes one after the other as tokens do, so that what a cache keeps
+    of them and what the machine takes away in between count here as there; the best of the three. Without
+    the program torch's maximum over FP32 stands in, which is slower.
     """
     from kogagent.kernels.cpu import library
 
     if library.missing() is None:
         read, threads = library.load().kog_read_bandwidth, library.usable_cores()
-        return lambda: float(read(threads, size, 4))
+        return lambda: float(read(threads, size, _PASSES))
     import torch
 
     buffer = torch.ones(size // 4)

@@ -4,7 +4,7 @@
 
 On a machine with a GPU, without --model: the shapes of `benchmarks.decode_cuda`, with its options, all peers,
 gaps between tokens, and a chart. Elsewhere, or with --backend cpu, SmolLM2-135M and LaneFormer-nano, or what
---model names. The limit of a figure is the best read bandwidth measured in the same rounds, over as much
+--model names. The limit of a figure is the read bandwidth sustained in the same rounds, over as much
 memory as the weights take, divided by the bytes one token needs: every weight but the embedding table, and
 the keys and values at the middle of the run; on a GPU it is the kernel's own ring without products. What is
 compared takes turns in one interleave, on fresh random prompts; on a CPU that is the torch backend,
@@ -176,12 +176,11 @@ def cpu(case: Case, rng: np.random.Generator) -> list[Record]:
     spec, ours = case.checkpoint.spec, resolve("cpu")
     has_twin = spec.lanes == 1 and spec.residual == "standard" and not any(spec.windows)
     kinds = list(_SIZES) if ours == "native" else ["fp16"]
-    decode = {
-        f"read bandwidth {kind}": read_bandwidth_run(int(spec.streamed_bytes(_SIZES[kind]))) for kind in kinds
-    }
+    decode: dict[str, Callable[[], float]] = {}
     prefill: dict[str, Callable[[], float]] = {}
     for kind in kinds:
         backend = open_backend(ours, case.checkpoint, _DTYPES[kind])
+        decode[f"read bandwidth {kind}"] = read_bandwidth_run(int(spec.streamed_bytes(_SIZES[kind])))
         decode[kind], prefill[kind] = decode_run(backend, case, rng), prefill_run(backend, case, rng)
     peers = llama_peers(case, kinds) if has_twin else {}
     for kind, peer in peers.items():
@@ -250,19 +249,20 @@ BACKENDS: dict[str, Callable[[Case, np.random.Generator], list[Record]]] = {"cpu
 
 
 def _limit(bandwidth: Figure, case: Case, kind: str) -> tuple[float, str]:
-    """Tokens a second at the best bandwidth of the rounds, and what the figure is made of: on a machine whose
-    bandwidth changes under the run, the median says how much of the gap is the machine's."""
+    """Tokens a second at the rounds' bandwidth, median beside median: each round reads right before it
+    decodes. And what the figure is made of."""
     spec = case.checkpoint.spec
     weights = spec.streamed_bytes(_SIZES[kind])
-    needed = weights + spec.kv_bytes(case.context + case.tokens // 2, 4)
+    number = 2 if kind == "int8" else 4  # of a key or value: the backend's own choice beside these weights
+    needed = weights + spec.kv_bytes(case.context + case.tokens // 2, number)
     cached = min(1.0, last_level_cache() / weights)
+    low, middle, high = (n / 1e9 for n in (bandwidth.min, bandwidth.value, bandwidth.max))
     note = (
-        f"{needed / 1e6:.1f} MB a token ({weights / 1e6:.1f} of weights), best read bandwidth "
-        f"{bandwidth.max / 1e9:.1f} GB/s (the rounds' median {bandwidth.value / 1e9:.1f}, "
-        f"least {bandwidth.min / 1e9:.1f}), {case.tokens} tokens a repeat; the last-level cache could hold "
-        f"{cached:.0%} of the weights"
+        f"{needed / 1e6:.1f} MB a token ({weights / 1e6:.1f} of weights), read bandwidth {middle:.1f} GB/s "
+        f"(the rounds' median; {low:.1f} to {high:.1f}), {case.tokens} tokens a repeat; the last-level cache "
+        f"could hold {cached:.0%} of the weights"
     )
-    return bandwidth.max / needed, note
+    return bandwidth.value / needed, note
 
 
 def shapes(arguments: Sequence[str], *, dry: bool) -> None:

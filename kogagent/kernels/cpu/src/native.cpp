@@ -100,15 +100,14 @@ double kog_read_bandwidth(uint32_t threads, uint64_t bytes, uint32_t repeats) {
     for (const auto& arena : arenas)
       if (arena == nullptr) return 0.0;
     double best = 0.0;
-    for (uint32_t i = 0; i < repeats; i++)
-      for (const uint32_t streams : {1u, 2u, 4u}) {
-        const kog::Clock::time_point start = kog::Clock::now();
+    for (const uint32_t streams : {1u, 2u, 4u}) {
+      const kog::Clock::time_point start = kog::Clock::now();
+      for (uint32_t i = 0; i < repeats; i++)
         team.run([&](uint32_t w) {
           team.each(w, [&](uint32_t t) { kept[t] = k->read(arenas[t]->data(), each, streams); });
         });
-        const double seconds = kog::seconds_since(start);
-        best = std::max(best, double(each) * threads / seconds);
-      }
+      best = std::max(best, double(each) * threads * repeats / kog::seconds_since(start));
+    }
     return best + 0.0 * kept[0];
   } catch (const std::exception&) {
     return 0.0;

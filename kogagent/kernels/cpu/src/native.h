@@ -168,8 +168,8 @@ KOG_API int kog_step(kog_grammar* grammar, kog_walk* walk, uint32_t id);
 KOG_API uint32_t kog_draw(const kog_segment* plan, uint32_t vocab, uint32_t position, const uint32_t* mask,
                           uint32_t words);
 
-// Bytes a second that `threads` threads read, the best of `repeats`: `bytes` of memory written before, 64 bytes
-// at a time from two places each. 0 when memory is not to be had.
+// Bytes a second that `threads` threads read over `repeats` readings of `bytes` of memory, written before: the best of
+// one, two and four places at a time in each thread's part. 0 when memory is not to be had.
 KOG_API double kog_read_bandwidth(uint32_t threads, uint64_t bytes, uint32_t repeats);
 
 #ifdef __cplusplus
