@@ -18,8 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.common import Figure, Record, append, make_record
-from benchmarks.decode_cuda import make_kernel, random_cache, random_on_device, run_segment
+from benchmarks.decode_cuda import random_cache, random_on_device, run_segment
 from benchmarks.shapes import SHAPES
+from benchmarks.variants import ALONE, VARIANTS, make_kernel
 from kogagent.kernels.monokernel import Monokernel
 
 PHASES = {
@@ -84,18 +85,19 @@ def records(case: str, times: npt.NDArray[np.float64], tokens: npt.NDArray[np.fl
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.phases", description="Time a token by phase.")
-    parser.add_argument("--shape", choices=sorted(SHAPES), default="laneformer-2b")
+    parser.add_argument("--shape", choices=[*SHAPES, ALONE], default="laneformer-2b")
     parser.add_argument("--context", type=int, default=512)
     parser.add_argument("--tokens", type=int, default=200)
     parser.add_argument("--dry", action="store_true", help="print the figures without recording them")
     options = parser.parse_args(arguments)
-    spec = SHAPES[options.shape]
-    kernel, kv = make_kernel(spec, random_on_device(spec), profile=True), random_cache(spec)
+    spec = SHAPES["laneformer-2b" if options.shape == ALONE else options.shape]
+    weights, kv = random_on_device(spec), random_cache(spec)
+    kernel = make_kernel(options.shape, VARIANTS[0], weights, profile=True)
     times, tokens = measure(
         kernel, lambda seed: len(run_segment(kernel, kv, options.context, options.tokens, seed))
     )
     print(
-        f"{spec.name}, context {options.context}, us a token: {np.median(tokens):.1f} in all; "
+        f"{options.shape}, context {options.context}, us a token: {np.median(tokens):.1f} in all; "
         "least, mean, most over the blocks"
     )
     blocked = kernel.profile()[:, BLOCKED]
@@ -104,7 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         column = times[:, :, slot]
         print(f"{name:32s} {column.min():8.1f} {column.mean():8.1f} {column.max():8.1f}")
     if not options.dry:
-        append(records(f"{spec.name}/fp16/ctx{options.context}", times, tokens))
+        append(records(f"{options.shape}/fp16/ctx{options.context}", times, tokens))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What knobs of the decode kernel cost or gain on one GPU: copies in flight, sizes of stages, looks at words.
+"""What knobs of the decode kernel cost or gain on one GPU: the pace of the weights, looks at words, blocks.
 
     python -m benchmarks.variants [--shape NAME ...] [--only TEXT ...] [--context N] [--tokens N] [--dry]
 
@@ -15,8 +15,8 @@ import functools
 import itertools
 import sys
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -39,31 +39,25 @@ ALONE, LINK_NS = "lane alone", 5000
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """stage_tiles: of 512 bytes in a stage, replicas: of words that all blocks read; 0 as the layout chooses.
+    """stage_tiles: of 512 bytes in a stage, blocks: one a multiprocessor; 0 as the layout chooses.
     defines: switches of csrc."""
 
     name: str
     defines: tuple[str, ...] = ()
     stage_tiles: int = 0
-    replicas: int = 0
+    blocks: int = 0
 
 
-def _variant(pace: int = 0, poll: int = 0, replicas: int = 1, piece: int = 8192) -> Variant:
-    """piece: bytes of weights asked for every `pace` cycles; poll: cycles before the first look at words."""
-    defines = [f"PACE={pace}", f"POLL_FIRST={poll}", f"PIECE={piece}"]
-    return Variant(f"pace {pace} of {piece}, poll {poll}, {replicas} replicas", tuple(defines), 0, replicas)
+def _variant(pace: int, poll: int) -> Variant:
+    """pace: cycles for 8 KiB of weights; poll: cycles before the first look at words."""
+    return Variant(f"pace {pace}, poll {poll}", (f"PACE={pace}", f"POLL_FIRST={poll}"))
 
 
 VARIANTS = (
     Variant("as it is"),
-    *(_variant(replicas=n) for n in (2, 4, 8)),
-    *(_variant(poll=n, replicas=4) for n in (200, 400, 800)),
-    *(_variant(poll=n) for n in (200, 400, 800)),
-    *(_variant(n) for n in (250, 300, 350, 400, 450)),
-    *(_variant(n, 400) for n in (350, 400, 450)),
-    *(_variant(n, 800) for n in (350, 400, 450)),
-    *(_variant(n, m, 4) for n in (350, 400, 450) for m in (0, 400)),
-    *(_variant(n, 400, 4, 4096) for n in (175, 200, 225)),
+    *(_variant(0, n) for n in (0, 200, 400, 600, 800, 1000)),
+    *(_variant(n, m) for n in (300, 350, 400, 450, 500) for m in (0, 200, 400, 800)),
+    *(Variant(f"{n} blocks", (), 0, n) for n in (72, 96, 120)),
 )
 MOST_BYTES = 90e9
 """Of weights packed at once; variants beyond take turns with the first in another round."""
@@ -79,8 +73,10 @@ def arranged(
     else:
         spec = SHAPES[name]
         steps, one_stream = kernel_steps(spec)
-        layout = plan(spec, sms, shared, one_stream=one_stream, stage_tiles=variant.stage_tiles)
-    return spec, replace(layout, replicas=variant.replicas or layout.replicas), steps
+        layout = plan(
+            spec, variant.blocks or sms, shared, one_stream=one_stream, stage_tiles=variant.stage_tiles
+        )
+    return spec, layout, steps
 
 
 def compile_variants(shapes: Sequence[str], variants: Sequence[Variant]) -> None:
@@ -96,6 +92,17 @@ def compile_variants(shapes: Sequence[str], variants: Sequence[Variant]) -> None
     build_all(list(dict.fromkeys(wanted)))
 
 
+def make_kernel(
+    name: str, variant: Variant, weights: Mapping[str, torch.Tensor], **options: Any
+) -> Monokernel:
+    """weights: of the shape, or of the whole model that a lane alone belongs to. options: of Monokernel."""
+    cut, layout, steps = arranged(name, variant, *size_of_card())
+    if name == ALONE:
+        weights = cut_tensors(SHAPES["laneformer-2b"], cut, weights)
+        options |= {"devices": [torch.device("cuda", 0)], "alone": True, "link_ns": LINK_NS}
+    return Monokernel(layout, weights, steps, defines=variant.defines, **options)
+
+
 def size_of_card() -> tuple[int, int]:
     card: Any = torch.cuda.get_device_properties(0)
     return card.multi_processor_count, card.shared_memory_per_block_optin
@@ -108,21 +115,6 @@ def measure(
     spec = SHAPES["laneformer-2b" if name == ALONE else name]
     weights = random_on_device(spec)
     cache, seeds = random_cache(spec), itertools.count()
-
-    def make(variant: Variant) -> Monokernel:
-        cut, layout, steps = arranged(name, variant, *size_of_card())
-        if name != ALONE:
-            return Monokernel(layout, weights, steps, defines=variant.defines)
-        one = [torch.device("cuda", 0)]
-        return Monokernel(
-            layout,
-            cut_tensors(spec, cut, weights),
-            steps,
-            devices=one,
-            alone=True,
-            defines=variant.defines,
-            link_ns=LINK_NS,
-        )
 
     def rate(kernel: Monokernel) -> float:
         start = time.perf_counter()
@@ -141,7 +133,7 @@ def measure(
         batch = rest[at : at + at_once]
         kernels: dict[str, Monokernel] = {}
         for variant in (first, *batch):
-            made = make(variant)
+            made = make_kernel(name, variant, weights)
             try:
                 rate(made)
                 kernels[variant.name] = made

@@ -36,10 +36,10 @@ HEAD_SCRATCH = 8256
 MISC = 944
 KEY_BLOCK = 8  # positions that go to one split together: a chunk
 # Pieces of the merge of splits, 4 values of up to 4 splits each, that a block does all by itself.
+_PACED_BYTES = 40_000  # of a phase on a block
 _STAGGER_BYTES = 193  # of a block's tape of one layer, for each cycle between two lanes
 DIRECT_PIECES = 288  # SmolLM2's 8 splits: 2,733 tok/s against 2,707 with 16 merged by slices
 HALVINGS = 1  # of the number of splits, where that lets every block merge them by itself
-REPLICAS = 1
 _CONSTANTS = (
     *("devices", "device_blocks", "blocks", "group", "lanes", "heads", "kv_heads", "ffn", "width"),
     *("qkv_rows", "splits", "direct_combine", "head_mode", "head_rows", "head_grid", "x_stride"),
@@ -66,8 +66,7 @@ class Layout:
     devices: that share the lanes, each the next lanes / devices of them; blocks count on from device to
     device. lanes: streams kept apart, 1 where all are equal; group: blocks of one lane.
     schedule [blocks, 4N+1]: first unit << 16 | units of each phase. heads, kv_heads, ffn are of one lane.
-    stage_chunks: chunks of keys and their values in a stage of the ring, even. replicas: of the words that
-    all blocks of a group read.
+    stage_chunks: chunks of keys and their values in a stage of the ring, even.
     """
 
     spec: ModelSpec
@@ -92,7 +91,6 @@ class Layout:
     max_dim_rows: int
     max_head_rows: int
     stage_chunks: int
-    replicas: int
     offsets: Mapping[str, int]
     shared_bytes: int
 
@@ -131,6 +129,32 @@ class Layout:
         return self.tape_bytes // self.spec.n_layers // _STAGGER_BYTES
 
     @property
+    def pace(self) -> int:
+        """Cycles between two pieces of 8 KiB that a block asks the memory for; 0: as fast as there is room.
+
+        What is asked for in a burst queues before the words that blocks wait for. None where lanes of one
+        card wait in turns, since the others need what a waiting one leaves, nor where a phase's weights
+        fit into the ring. On one H200, of all paces tried with the same first look: docs/kernel.md.
+        """
+        return 0 if self.device_lanes > 1 or self._phase_bytes < _PACED_BYTES else 400
+
+    @property
+    def poll_first(self) -> int:
+        """Cycles before a block looks for the words of an exchange for the first time, see docs/kernel.md."""
+        return 800 if self.device_lanes > 1 else min(400, self._phase_bytes // 100)
+
+    @property
+    def _phase_bytes(self) -> int:
+        """What a block streams in a phase."""
+        return self.tape_bytes // (4 * self.spec.n_layers)
+
+    @property
+    def replicas(self) -> int:
+        """Copies of the words that all blocks of a group read, so that not all readers queue for one. Over
+        several devices, where a block reads more than its lane's words; else nothing was gained."""
+        return 4 if self.devices > 1 and self.group > 64 else 1
+
+    @property
     def qkv_rows(self) -> int:
         return (self.heads + 2 * self.kv_heads) * self.spec.head_dim
 
@@ -147,6 +171,8 @@ class Layout:
             "has_bias": spec.qkv_bias,
             "has_qk_norm": spec.qk_norm,
             "stagger": self.stagger,
+            "pace": self.pace,
+            "poll_first": self.poll_first,
             "lands_late": self.lands_late,
             "plain": self.plain,
             "split_log2": self.splits.bit_length() - 1,
@@ -323,7 +349,6 @@ def plan(
         max_dim_rows=max_dim_rows,
         max_head_rows=max_head_rows,
         stage_chunks=stage_tiles * TILE_BYTES // (2 * KEY_BLOCK * h * 2) // 2 * 2,
-        replicas=REPLICAS,
         offsets=offsets,
         shared_bytes=at,
     )

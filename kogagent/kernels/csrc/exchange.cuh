@@ -197,18 +197,14 @@ __device__ __forceinline__ int own_replica(int apart) {
     return N == 1 ? 0 : (int)(blockIdx.x % N) * apart;
 }
 
-// Polls take a part of the way that weights come by. Both are measured by benchmarks.variants.
+// Looks at words hold up the words. Measured by benchmarks.variants.
 #ifndef POLL_FIRST
-#define POLL_FIRST 0  // cycles before a wait's first look, which comes too early for most
+#define POLL_FIRST Model::poll_first  // cycles before a wait's first look, which comes too early for most
 #endif
-#ifndef POLL_PAUSE
-#define POLL_PAUSE 0  // cycles between two looks
-#endif
-template <int CYCLES>
-__device__ __forceinline__ void pause() {
-    if constexpr (CYCLES > 0) {
+__device__ __forceinline__ void before_first_look() {
+    if constexpr (POLL_FIRST > 0) {
         const u32 since = cycles();
-        while (cycles() - since < CYCLES) {
+        while (cycles() - since < POLL_FIRST) {
         }
     }
 }
@@ -216,9 +212,8 @@ __device__ __forceinline__ void pause() {
 template <int N, class Load>
 __device__ __forceinline__ void poll(u64 (&v)[N], u32 tag, Load load) {
     u32 spins = 0, wrong;
-    pause<POLL_FIRST>();
+    before_first_look();
     do {
-        if (POLL_PAUSE && spins) pause<POLL_PAUSE>();
         load(v);
         wrong = 0;
 #pragma unroll

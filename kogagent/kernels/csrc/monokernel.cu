@@ -629,12 +629,12 @@ __device__ void produce(Ring ring, const u32* schedule, Misc& misc) {
                 }
                 going = going && stream_keys(ring, me, i >> 2, at, rows, windows[i >> 2], lane, quit, again);
             }
-            going = going && stream_phase(ring, p.shape[i & 3], (int)(schedule[i] & 0xffff), tape, lane, quit, once);
+            going = going && stream_phase<(W > 0)>(ring, p.shape[i & 3], (int)(schedule[i] & 0xffff), tape, lane, quit, once);
         }
         at += rows;
         if (!going || (feeding && fed < misc.pending)) continue;
         if (feeding && !p.want_head) break;
-        going = stream_phase(ring, p.shape[4], (int)(schedule[4 * p.layers] & 0xffff), tape, lane, quit, once);
+        going = stream_phase<(W > 0)>(ring, p.shape[4], (int)(schedule[4 * p.layers] & 0xffff), tape, lane, quit, once);
     }
     ring_settle(ring);
 }

@@ -79,7 +79,7 @@ struct Relay {
 //     blocks and lanes are those of all devices
 //   has_bias, has_qk_norm: of the projections of q, k and v
 //   splits, split_log2, direct_combine: of attention
-//   replicas: of the words that all blocks of a group read
+//   replicas: of the words that all blocks of a group read; pace, poll_first, stagger: cycles, see Layout
 //   head_mode: 0 by lane or one lane, 1 replicate, 2 sum; head_rows: rows one group answers for; head_grid: they are
 //     cut over all blocks
 //   x_stride: halves between rows of the shared input vector; stage_bytes, max_dim_rows, max_head_rows

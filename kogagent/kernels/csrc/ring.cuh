@@ -46,30 +46,21 @@ __device__ __forceinline__ void ring_release(Ring& r, int lane) {
     r.next();
 }
 
-// Stages whose copies may be under way at once. What is asked of the memory too early queues in front of the words that blocks wait
-// for. Measured by benchmarks.variants.
-#ifndef IN_FLIGHT
-#define IN_FLIGHT 24  // as many as there can be
-#endif
-// The same by the clock: cycles between two pieces of a stage, 0: a stage is asked for at once.
+// Cycles between two pieces of a stage, 0: a stage is asked for at once. Not measured where the memory gives a block more than the
+// 20 bytes a cycle that this allows.
 #ifndef PACE
+#if __CUDA_ARCH__ >= 1000
 #define PACE 0
+#else
+#define PACE Model::pace
 #endif
-#ifndef PIECE
-#define PIECE 8192  // bytes
 #endif
+constexpr int PIECE = 8192;  // bytes
 // Producer warp, all its lanes: wait for the next stage to be free. False when the block is done.
 __device__ __forceinline__ bool ring_free(const Ring& r, volatile int* quit) {
     // Lanes must agree: a stage half copied would never be full.
     while (!__all_sync(~0u, barrier_try(r.empty + r.slot, r.parity ^ 1)))
         if (__any_sync(~0u, *quit)) return false;
-    if constexpr (IN_FLIGHT < 24)
-        if (IN_FLIGHT < r.stages && r.filled >= IN_FLIGHT) {
-            const bool before = r.slot < IN_FLIGHT;  // the stage to have come was filled a round of the ring ago
-            const int slot = r.slot - IN_FLIGHT + (before ? r.stages : 0);
-            while (!__all_sync(~0u, barrier_try(r.full + slot, r.parity ^ (int)before))) {
-            }
-        }
     return true;
 }
 #if __CUDA_ARCH__ >= 900
@@ -97,12 +88,13 @@ __device__ __forceinline__ void ring_filled(Ring& r) {
     r.next();
 }
 // Stream one stage that lies in one piece.
+template <bool PACED>
 __device__ __forceinline__ bool ring_fill(Ring& r, const char* from, int bytes, int lane, volatile int* quit, u64 policy) {
     if (!ring_free(r, quit)) return false;
     ring_expect(r, bytes, lane);
     char* to = r.data + r.slot * r.stage_bytes;
     if (ring_copier(lane) == 0) {
-        if constexpr (PACE > 0) {
+        if constexpr (PACED && PACE > 0) {
 #pragma unroll 1
             for (int at = 0; at < bytes; at += PIECE) {
                 u32 now;
@@ -120,18 +112,19 @@ __device__ __forceinline__ bool ring_fill(Ring& r, const char* from, int bytes, 
 }
 
 // Stages of one phase on this block. The tape is read in order; no address comes from data.
+template <bool PACED>
 __device__ __forceinline__ bool stream_phase(Ring& r, const Shape& sh, int units, const char*& tape, int lane, volatile int* quit, u64 policy) {
     if (sh.parts > 1) {
         for (int u = 0; u < units; u++)
             for (int part = 0; part < sh.parts; part++) {
                 const int bytes = min(sh.part_tiles, sh.tiles - part * sh.part_tiles) * 512;
-                if (!ring_fill(r, tape, bytes, lane, quit, policy)) return false;
+                if (!ring_fill<PACED>(r, tape, bytes, lane, quit, policy)) return false;
                 tape += bytes;
             }
     } else {
         for (int u = 0; u < units; u += sh.per_stage) {
             const int bytes = min(sh.per_stage, units - u) * sh.tiles * 512;
-            if (!ring_fill(r, tape, bytes, lane, quit, policy)) return false;
+            if (!ring_fill<PACED>(r, tape, bytes, lane, quit, policy)) return false;
             tape += bytes;
         }
     }
