@@ -23,7 +23,6 @@ from kogagent.engine.backends.device_grammar import (
     FREE,
     LAST,
     DeviceGrammar,
-    choice_rooms,
     vocabulary_blob,
 )
 from kogagent.engine.backends.grammar_memory import Grammars
@@ -330,7 +329,7 @@ def test_what_is_learned_survives_growth_and_is_learned_once() -> None:
 def test_a_state_with_room_for_two_symbols_is_never_forced() -> None:
     """`choice_rooms`: a string's character counts one, so a frame with that much room has a choice."""
     tables = make_tables(compile_schema({"type": "string", "maxLength": 5}, byte_vocabulary()).automaton)
-    rooms = choice_rooms(tables)
+    rooms = tables.choice_rooms
     assert set(rooms[: tables.lone].tolist()) == {0x7FFF}
     found = rooms[tables.lone :]
     assert 1 in found and (found[found != 0x7FFF] <= 5).all()

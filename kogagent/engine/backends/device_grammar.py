@@ -15,10 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from kogagent.engine.grammar.ahead import Ahead
-from kogagent.engine.grammar.automaton import COUNT, END, FINISHED, RETURN, SPECIAL, Automaton, Frame
+from kogagent.engine.grammar.automaton import COUNT, END, FINISHED, SPECIAL, Automaton, Frame
 from kogagent.engine.grammar.forced import Config
 from kogagent.engine.grammar.matcher import Grammar, Matcher
-from kogagent.engine.grammar.tables import Tables
 from kogagent.engine.sampling import splitmix64
 from kogagent.errors import SchemaError
 from kogagent.kernels.params import FRAMES, GRAMMAR, RELAY, RUN
@@ -29,7 +28,6 @@ ILLEGAL, FREE, ASK, LAST, FIRST_RUN, ANSWER_RUN = 0, 1, 2, 3, 4, 0x1FFF
 follows, what the host has answered follows."""
 
 _VERDICTS = 1 << 13
-_NO_ROOM = 0x7FFF
 _MOST_RUNS = ANSWER_RUN - FIRST_RUN
 _MOST_TEXT = 1 << 24
 _KEPT_FRAMES = 1 << 14
@@ -72,24 +70,6 @@ def vocabulary_blob(vocabulary: Vocabulary) -> Blob | None:
     return Blob({"tokens": words, "bytes": np.frombuffer(bytes(text) or b"\0", np.uint8)})
 
 
-def choice_rooms(tables: Tables) -> npt.NDArray[np.uint32]:
-    """[states]: how far a frame's count must lie below the most one for two symbols to be certainly legal."""
-    rooms = np.full(tables.lone + len(tables.moves), _NO_ROOM, np.uint32)
-    if not len(tables.moves):
-        return rooms
-    target = tables.moves & 0x3FFF
-    push = tables.moves & 0x8000 != 0
-    room = (tables.moves >> 14 & 1).astype(np.int64) + np.where(
-        push, 0, tables.need[np.where(push, 0, target)]
-    )
-    room[(tables.moves == 0) | (~push & (target == RETURN))] = _NO_ROOM
-    shared = np.bincount(tables.byte_class, minlength=tables.moves.shape[1]) > 1
-    twice = np.where(shared[None, :], room, _NO_ROOM)
-    both = np.concatenate([room, twice, np.full((len(room), 2), _NO_ROOM)], axis=1)
-    rooms[tables.lone :] = np.minimum(np.partition(both, 1, axis=1)[:, 1], _NO_ROOM)
-    return rooms
-
-
 class DeviceGrammar:
     """One grammar's arrays. Raises SchemaError, saying why, for a grammar that must stay on the host.
 
@@ -105,7 +85,7 @@ class DeviceGrammar:
         if tables.depth > FRAMES:
             raise SchemaError(f"the grammar nests {tables.depth} frames deep, a device holds {FRAMES}")
         info = (
-            tables.need.astype(np.uint32) | choice_rooms(tables) << 16 | tables.final.astype(np.uint32) << 31
+            tables.need.astype(np.uint32) | tables.choice_rooms << 16 | tables.final.astype(np.uint32) << 31
         )
         self.fixed = Blob(
             {

@@ -62,6 +62,7 @@ class CompiledWalker:
         self._states, self._sites = tables.states, tables.site_numbers
         self._state_at, self._site_at = list(tables.states), list(tables.site_numbers)
         self._special = tables.special_ids.tolist()
+        self._choice_rooms = tables.choice_rooms.tolist()
         arguments, self._kept = table_arguments(tables, trie.reach, margin)
         ends = np.array(trie.end_ids, np.int32)
         twins = trie.arrays["twins"]
@@ -82,10 +83,16 @@ class CompiledWalker:
         if self._handle is None:
             raise DeviceError("the CPU program found no memory for a grammar")
         self._trie = trie  # its arrays are read
+        self._new_rooms()  # now is more time than before the first mask
 
     def __del__(self) -> None:
         if self._handle is not None:
             self._c.close_walker(self._handle)
+
+    def choice_room(self, state: int) -> int:
+        """`Tables.choice_rooms` of an automaton's state."""
+        room: int = self._choice_rooms[self._states[state]]
+        return room
 
     def forced(self, state: int, frame: Frame) -> Forced | None:
         """As `Walker.forced`."""
@@ -129,8 +136,8 @@ class CompiledWalker:
         return mask
 
     def _new_rooms(self) -> list[tuple[Mask, int]]:
-        """Masks that only the program can write to, and their addresses."""
-        block = np.empty((_BLOCK, self._words), np.uint32)
+        """Masks of zeros that only the program can write to, and their addresses."""
+        block = np.full((_BLOCK, self._words), 0, np.uint32)  # written to: its memory is there
         block.setflags(write=False)
         first = block.ctypes.data
         self._rooms += [(block[i], first + 4 * i * self._words) for i in range(_BLOCK)]

@@ -63,7 +63,7 @@ class Grammar:
 
     def known_run(self, entry: _Entry, state: int, frame: Frame) -> tuple[int, ...]:
         if entry.run is None:
-            if self.walker.has_choice(state):
+            if self.walker.has_choice(state, frame):
                 entry.run = ()
                 return ()
             with self._lock:
@@ -93,9 +93,8 @@ class Grammar:
                 break
             text, symbol, borders = found
             if symbol is None:
-                certain = self.trie.spelling.certain(text, borders)
+                certain, spelled = self.trie.spelling.certain(text, borders)
                 if certain:
-                    spelled = sum(len(self.trie.vocabulary.tokens[id]) for id in certain)
                     after = self.walker.after(*after, spelled)
                 return run + certain, after
             ids = self.trie.spelling.ids(text)

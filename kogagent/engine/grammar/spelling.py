@@ -24,7 +24,7 @@ class Spelling:
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary
         self._known: dict[bytes, Ids | None] = {}
-        self._known_certain: dict[tuple[bytes, tuple[int, ...]], Ids] = {}
+        self._known_certain: dict[tuple[bytes, tuple[int, ...]], tuple[Ids, int]] = {}
 
     def ids(self, text: bytes) -> Ids | None:
         """The tokenizer's ids of a text; None where they do not spell it back."""
@@ -36,17 +36,18 @@ class Spelling:
             found = self._known[text] = self._spelled(text)
             return found
 
-    def certain(self, text: bytes, borders: tuple[int, ...]) -> Ids:
-        """The ids at the front of `text` that every continuation leaves alone. borders: S, each as the number
-        of bytes between it and the end of the text, ascending; 0 comes first."""
+    def certain(self, text: bytes, borders: tuple[int, ...]) -> tuple[Ids, int]:
+        """The ids at the front of `text` that every continuation leaves alone, and their bytes. borders: S,
+        each as the number of bytes between it and the end of the text, ascending; 0 comes first."""
         if borders[-1] == len(text):
-            return ()  # a token may begin where the text does: nothing stands before every border
+            return (), 0  # a token may begin where the text does: nothing stands before every border
         key = text, borders
         found = self._known_certain.get(key)
         if found is None:
             if len(self._known_certain) >= _KEPT:
                 self._known_certain.clear()
-            found = self._known_certain[key] = self._common(text, borders)
+            ids = self._common(text, borders)
+            found = self._known_certain[key] = ids, sum(len(self._vocabulary.tokens[id]) for id in ids)
         return found
 
     def _spelled(self, text: bytes) -> Ids | None:

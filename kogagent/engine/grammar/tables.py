@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from itertools import chain
 
 import numpy as np
@@ -43,6 +43,7 @@ _COUNT = 0x4000
 _PUSH = 0x8000
 _TARGET = 0x3FFF
 _NO_CODE = 0xFFFF
+NO_ROOM = 0x7FFF
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,25 @@ class Tables:
         arrays = (self.lone_code, self.lone_move, self.moves, self.byte_class, self.special_ids, self.final)
         sites = (self.site_entry, self.site_follow, self.site_least, self.site_most)
         return sum(a.nbytes for a in (*arrays, self.need, *sites))
+
+    @cached_property
+    def choice_rooms(self) -> npt.NDArray[np.uint32]:
+        """[states]: how far a frame's count must lie below the most one for two symbols to be certainly
+        legal; NO_ROOM where none is far enough."""
+        rooms = np.full(self.lone + len(self.moves), NO_ROOM, np.uint32)
+        if not len(self.moves):
+            return rooms
+        target = self.moves & _TARGET
+        push = self.moves & _PUSH != 0
+        room = (self.moves >> 14 & 1).astype(np.int64) + np.where(
+            push, 0, self.need[np.where(push, 0, target)]
+        )
+        room[(self.moves == 0) | (~push & (target == RETURN))] = NO_ROOM
+        shared = np.bincount(self.byte_class, minlength=self.moves.shape[1]) > 1
+        twice = np.where(shared[None, :], room, NO_ROOM)
+        both = np.concatenate([room, twice, np.full((len(room), 2), NO_ROOM)], axis=1)
+        rooms[self.lone :] = np.minimum(np.partition(both, 1, axis=1)[:, 1], NO_ROOM)
+        return rooms
 
     def code_of(self, symbol: int) -> int | None:
         """The code of an automaton's symbol; None for a special id no state reads."""

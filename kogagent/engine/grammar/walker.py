@@ -14,23 +14,11 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from kogagent.engine.grammar.automaton import (
-    COUNT,
-    END,
-    FAR,
-    LOW,
-    PUSH,
-    RETURN,
-    SPECIAL,
-    TARGET,
-    UNBOUNDED,
-    Automaton,
-    Frame,
-)
+from kogagent.engine.grammar.automaton import END, FAR, LOW, SPECIAL, UNBOUNDED, Automaton, Frame
 from kogagent.engine.grammar.bodies import Body, Mask, body_of, packed
 from kogagent.engine.grammar.compiled import CompiledWalker, compiled_walker
 from kogagent.engine.grammar.forced import Config, Forced, ForcedTexts
-from kogagent.engine.grammar.tables import Tables, make_tables
+from kogagent.engine.grammar.tables import NO_ROOM, Tables, make_tables
 from kogagent.engine.grammar.trie import Ints, TokenTrie, Tree, distinct
 from kogagent.errors import SchemaError
 
@@ -52,7 +40,6 @@ class Walker:
         self.margin = trie.reach + automaton.max_need  # of counts: further from the most is far
         self._reach = trie.reach
         self._normal: dict[Frame, Frame] = {}
-        self._choices: dict[int, bool] = {}
         self._may_compile = compiled
         self._texts = ForcedTexts(automaton, trie)
         self._index: dict[Config, int] = {}
@@ -92,19 +79,18 @@ class Walker:
                 return site, FAR, lower
         return frame if lower is below else (site, count, lower)
 
-    def has_choice(self, state: int) -> bool:
-        """Whether two symbols are legal in this state whatever the frames. A quick look: False says
+    def has_choice(self, state: int, frame: Frame) -> bool:
+        """Whether two symbols are certainly legal here; frame in normal form. A quick look: False says
         nothing."""
-        found = self._choices.get(state)
-        if found is None:
-            need, free = self.automaton.need, 0
-            for move in self.automaton.rows[state].values():
-                target = move & TARGET
-                free += not move & COUNT and (move & PUSH != 0 or (target != RETURN and target not in need))
-                if free == 2:
-                    break
-            found = self._choices[state] = free == 2
-        return found
+        compiled = self.compiled
+        if compiled is None:
+            return False
+        room = compiled.choice_room(state)
+        site, count, _ = frame
+        return room == 0 or (
+            room != NO_ROOM
+            and (count == FAR or (count >= 0 and self.automaton.sites[site][3] - count >= room))
+        )
 
     # ── frames in normal form ──
     def forced(self, state: int, frame: Frame) -> Forced | None:

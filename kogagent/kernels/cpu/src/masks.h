@@ -21,19 +21,19 @@ inline int32_t child_of(const kog_tree& tree, int32_t node, uint8_t byte) {
 
 class Walker {
  public:
-  Walker(const kog_tables& tables, const kog_vocabulary& vocabulary) : t(tables), v(vocabulary) {
+  Walker(const kog_tables& tables, const kog_vocabulary& vocabulary) : rules_(tables), v(vocabulary) {
     for (uint32_t byte = 256; byte-- > 0;) {
-      const uint32_t k = t.byte_class[byte];
+      const uint32_t k = rules_.t.byte_class[byte];
       if (k >= classes_.size()) classes_.resize(k + 1);
       classes_[k].bytes++;
       classes_[k].first = byte;
     }
-    levels_.resize(t.reach + 1);
+    levels_.resize(tables.reach + 1);
   }
 
   // The one symbol that is legal, KOG_NO_SYMBOL where there are several or none.
   uint32_t only(const Place& at) const {
-    const bool leaves = t.final_states[at.state] != 0;
+    const Rules::State& here = rules_.state(at.state);
     uint32_t found = KOG_NO_SYMBOL;
     const auto two = [&](uint32_t code, uint32_t symbols) {  // whether more than one is legal now
       if (!legal(at, code)) return false;
@@ -41,15 +41,14 @@ class Walker {
       found = code;
       return false;
     };
-    if (at.state < t.lone && !leaves) {
-      const uint32_t code = t.lone_code[at.state];
-      if (code != kNoCode) two(code, 1);
+    if (!rules_.has_row(at.state) && !here.leaves) {
+      if (here.code != kNoCode) two(here.code, 1);
       return found;
     }
-    if (at.state >= t.lone)
+    if (rules_.has_row(at.state))
       for (const Class& k : classes_)
-        if (move_of(t, at.state, k.first) != 0 && two(k.first, k.bytes)) return KOG_NO_SYMBOL;
-    if (leaves) {  // what stands below is read as well, where this state reads nothing
+        if (rules_.move(at.state, k.first) != 0 && two(k.first, k.bytes)) return KOG_NO_SYMBOL;
+    if (here.leaves) {  // what stands below is read as well, where this state reads nothing
       found = KOG_NO_SYMBOL;
       for (uint32_t byte = 0; byte < 256; byte++)
         if (two(byte, 1)) return KOG_NO_SYMBOL;
@@ -81,7 +80,6 @@ class Walker {
 
   bool mask(Place at, const kog_tree* body, const uint32_t* base, uint32_t budget, uint32_t* out) {
     if (body == nullptr) {
-      memset(out, 0, 4 * size_t(v.words));
       const auto flag = [&](int32_t id) { out[id >> 5] |= 1u << (id & 31); };
       if (!walk(v.tree, 0, at, budget, flag)) return false;
       for (uint32_t i = 0; i < v.n_twins; i++) {
@@ -112,11 +110,11 @@ class Walker {
     Frame pushed;
   };
   bool legal(const Place& at, uint32_t code) const {
-    if (move_of(t, at.state, code) == 0 && !t.final_states[at.state]) return false;
+    if (rules_.move(at.state, code) == 0 && !rules_.state(at.state).leaves) return false;
     Frame pushed;
     Place after = at;
     after.room = &pushed;
-    return step(t, after, code);
+    return step(rules_, after, code);
   }
 
   // Puts what is forced into `text_`, at most so many bytes, and goes there; the symbol behind it.
@@ -128,7 +126,7 @@ class Walker {
       text_.push_back(uint8_t(code));
       Place after = at;
       after.room = frames.make();
-      if (!step(t, after, code) || (after.count() < 0 && same_place(after, at))) return KOG_NO_SYMBOL;
+      if (!step(rules_, after, code) || (after.count() < 0 && same_place(after, at))) return KOG_NO_SYMBOL;
       at = after;
     }
     return KOG_NO_SYMBOL;
@@ -137,7 +135,7 @@ class Walker {
   // From the end of `text_` on.
   void find_borders(const Place& at) {
     backs_.push_back(0);
-    for (uint32_t back = 1; back < t.reach && back <= text_.size(); back++) {
+    for (uint32_t back = 1; back < rules_.t.reach && back <= text_.size(); back++) {
       int32_t node = 0;
       for (size_t i = text_.size() - back; i < text_.size() && node >= 0; i++) node = child_of(v.tree, node, text_[i]);
       if (node < 0) continue;
@@ -151,13 +149,14 @@ class Walker {
   bool mask_exits(const Place& at, const kog_tree& body, uint32_t budget, uint32_t* out) {
     const int64_t count = at.count();
     if (at.bottom() || count == kLow) return true;
-    const int64_t most = t.site_most[at.site()], least = t.site_least[at.site()];
+    const Rules::Site& site = rules_.site(at.site());
+    const int64_t most = site.most, least = site.least;
     const int64_t high = count < 0 ? INT64_MAX : most - count, low = count < 0 ? 0 : least - count;
     Place after = at;
-    after.state = t.site_follow[at.site()];
+    after.state = site.follow;
     after.pop();
     while (after.state == kReturn)
-      if (!leave(t, after)) return true;
+      if (!leave(rules_, after)) return true;
     const auto flag = [&](int32_t group) {
       for (int32_t i = body.group_first[group]; i < body.group_first[group + 1]; i++)
         if (body.counts[i] >= low && body.counts[i] <= high) out[body.ids[i] >> 5] |= 1u << (body.ids[i] & 31);
@@ -185,11 +184,11 @@ class Walker {
       const int32_t child = level.at++;
       const uint8_t byte = tree.byte[child];
       if (looked++ == budget) return false;
-      if (move_of(t, level.place.state, byte) == 0 && !t.final_states[level.place.state]) continue;
+      if (rules_.move(level.place.state, byte) == 0 && !rules_.state(level.place.state).leaves) continue;
       Level& next = levels_[depth + 1];
       next.place = level.place;
       next.place.room = &next.pushed;
-      if (!step(t, next.place, byte)) continue;
+      if (!step(rules_, next.place, byte)) continue;
       const kog_node& there = tree.nodes[child];
       if (there.token >= 0 && tells(found, there.token)) return true;
       if (there.count == 0) continue;
@@ -202,10 +201,9 @@ class Walker {
   void open(const kog_tree& tree, int32_t node, Level& level) const {
     level.at = tree.nodes[node].first;
     level.end = level.at + tree.nodes[node].count;
-    const uint32_t state = level.place.state;
-    if (state >= t.lone || t.final_states[state]) return;
-    const uint32_t code = t.lone_code[state];
-    const int32_t child = code < kEnd ? child_of(tree, node, uint8_t(code)) : -1;
+    const Rules::State& state = rules_.state(level.place.state);
+    if (rules_.has_row(level.place.state) || state.leaves) return;
+    const int32_t child = state.code < kEnd ? child_of(tree, node, uint8_t(state.code)) : -1;
     level.at = child < 0 ? level.end : child;
     level.end = child < 0 ? level.end : child + 1;
   }
@@ -220,7 +218,7 @@ class Walker {
     return false;
   }
 
-  const kog_tables t;
+  const Rules rules_;
   const kog_vocabulary v;
   std::vector<Class> classes_;
   std::vector<Level> levels_;

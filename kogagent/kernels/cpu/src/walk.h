@@ -21,7 +21,7 @@ struct kog_grammar {
     bool has_mask = false;
   };
 
-  explicit kog_grammar(const kog_tables& tables) : t(tables) {}
+  explicit kog_grammar(const kog_tables& tables) : rules_(tables), t(rules_.t) {}
 
   bool finished(const kog_walk& at) const { return at.state == kog::kFinished; }
 
@@ -75,7 +75,7 @@ struct kog_grammar {
 
   bool step(kog_walk& walk, uint32_t code) const {
     At at{walk, t.depth};
-    return kog::step(t, at, code);
+    return kog::step(rules_, at, code);
   }
 
   void put(uint32_t number) { key_.append(reinterpret_cast<const char*>(&number), sizeof number); }
@@ -87,11 +87,12 @@ struct kog_grammar {
     put(at.counts[0]);
     for (uint32_t i = 1; i <= at.top; i++) {
       put(at.sites[i]);
-      put(uint32_t(kog::class_of(t, at.sites[i], at.counts[i])));
+      put(uint32_t(kog::class_of(rules_, at.sites[i], at.counts[i])));
     }
   }
 
-  const kog_tables t;
+  const kog::Rules rules_;
+  const kog_tables& t;
   std::unordered_map<std::string, Entry> known_;
   std::string key_;
 };

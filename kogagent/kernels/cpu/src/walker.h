@@ -65,9 +65,10 @@ KOG_API int kog_find_forced(kog_walker* walker, uint32_t state, const uint32_t* 
 // Behind the first `bytes` of what is forced. 0, or -1 when memory is not to be had.
 KOG_API int kog_go_along(kog_walker* walker, uint32_t state, const uint32_t* frames, uint32_t bytes, kog_place* out);
 
-// Every id that is legal, into out [words]. body: NULL, or what tokens do that leave a frame whose body is in
+// Every id that is legal, into out [words], all zero before. body: NULL, or what tokens do that leave a frame whose body is in
 // `base` [words]; then `base` holds the ids that stay inside. 0 when done; 1 where more than `budget` nodes would
-// have to be looked at, -1 when memory is not to be had: `out` means nothing then.
+// have to be looked at, -1 when memory is not to be had: `out` means nothing then, but
+// may be given again for the same configuration.
 KOG_API int kog_find_mask(kog_walker* walker, uint32_t state, const uint32_t* frames, const kog_tree* body,
                           const uint32_t* base, uint32_t budget, uint32_t* out);
 
