@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from time import perf_counter
 from typing import Any
 
 from kogagent.loop.clipping import clipped
@@ -28,6 +28,10 @@ from kogagent.types import (
     ToolResult,
     ToolStarted,
 )
+from kogagent.types.quick import maker
+
+_context, _message = maker(RunContext), maker(ToolMessage)
+_started, _finished = maker(ToolStarted), maker(ToolFinished)
 
 
 class Acting:
@@ -96,7 +100,7 @@ class Acting:
 
         shown: the tools of the turn, None for all. answers: what became of calls that were deferred.
         """
-        began, waited = time.perf_counter(), self._sink.waited_s
+        began, waited = perf_counter(), self._sink.waited_s
         running = _Running(setup, turn, shown, _NONE if answers is None else answers)
         results = running.results
         wanted = calls if answers is not None else self._admitted(setup, calls, results)
@@ -112,18 +116,18 @@ class Acting:
                     await self.drop_early()
             whole = True
         finally:
-            appending = time.perf_counter()
+            appending = perf_counter()
             for call in calls:
                 if call.id in results:
-                    self._transcript.post(ToolMessage(results[call.id]))
+                    self._transcript.post(_message(results[call.id]))
                 else:
                     for result in self._transcript.close_calls(only=call.id):
                         self._sink.put(ToolFinished(call, result, 0.0))
             if not whole:
                 self._transcript.flush()  # an interrupted run may not wait
-            append = time.perf_counter() - appending
+            ended = perf_counter()
             self._meter.acted(
-                time.perf_counter() - began, running.spans, self._sink.waited_s - waited, append
+                ended - began, running.spans, self._sink.waited_s - waited, ended - appending
             )
 
     def _admitted(
@@ -164,9 +168,9 @@ class Acting:
         if call.id in self._early:
             outcome = await _joined(self._early.pop(call.id))
         else:
-            self._sink.put(ToolStarted(call))
+            self._sink.put(_started(call))
             await self._sink.drained()
-            context = RunContext(self._deps, call, running.turn, self._transcript.view, self._port)
+            context = _context(self._deps, call, running.turn, self._transcript.view, self._port)
             if running.plain:
                 outcome = await setup.tools.call(call, context)
             else:
@@ -175,7 +179,7 @@ class Acting:
         running.spans.append((outcome.started, outcome.ended))
         result = running.results[call.id] = self._observed(setup, call, outcome)
         error = outcome.error
-        finished = ToolFinished(call, result, outcome.ended - outcome.started, error)
+        finished = _finished(call, result, outcome.ended - outcome.started, error)
         self._sink.put(finished)
         if error is not None:
             self.failures.append(finished)

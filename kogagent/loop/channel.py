@@ -8,20 +8,15 @@ the stream early means that nothing more is done.
 from __future__ import annotations
 
 import asyncio
-import time
 import types
 from collections import deque
 from collections.abc import Generator
+from time import perf_counter
+from typing import Any
 
 from kogagent.types import AgentEvent
 
 _AHEAD = 256  # events
-
-
-@types.coroutine
-def _others() -> Generator[None, None, None]:
-    """Give the event loop one pass: `asyncio.sleep(0)` in one frame less."""
-    yield
 
 
 class Nobody:
@@ -32,8 +27,9 @@ class Nobody:
     def put(self, event: AgentEvent) -> bool:
         return False
 
-    async def drained(self) -> None:
-        await _others()  # a model and tools that never wait would keep the event loop to themselves
+    @types.coroutine
+    def drained(self) -> Generator[None, None, None]:
+        yield  # the event loop gets a pass: a model and tools that never wait would keep it to themselves
 
 
 class Channel:
@@ -50,10 +46,11 @@ class Channel:
 
     def put(self, event: AgentEvent) -> bool:
         """Take an event. True where the reader is so far behind that the run should wait for it."""
-        self.events.append(event)
+        events = self.events
+        events.append(event)
         if self._reader is not None:
             self._wake_reader()
-        return len(self.events) >= _AHEAD
+        return len(events) >= _AHEAD
 
     def close(self) -> None:
         """The reader wants no more."""
@@ -61,17 +58,19 @@ class Channel:
         self.events = deque(maxlen=0)  # which takes everything and keeps nothing
         self._wake_reader()
 
-    async def drained(self) -> None:
-        """Wait until every event is taken and the reader waits for another."""
+    @types.coroutine
+    def drained(self) -> Generator[Any, None, None]:
+        """Wait until every event is taken and the reader waits for another. A generator, since a coroutine
+        that gives the event loop one pass would need another below it."""
         if not self.events and self._reader is not None:
             return
-        started = time.perf_counter()
-        await _others()  # a reader that was woken has its turn now, and seldom needs more
+        started = perf_counter()
+        yield  # a reader that was woken has its turn now, and seldom needs more
         while self.events or self._reader is None:
             writer = asyncio.get_running_loop().create_future()
             self._writers.append(writer)
-            await writer
-        self.waited_s += time.perf_counter() - started
+            yield from writer
+        self.waited_s += perf_counter() - started
 
     def end(self, error: BaseException | None = None) -> None:
         """No event follows; an error is raised once, after the events before it were taken."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
+from time import perf_counter
 
-from kogagent.types import Timings, Usage
+from kogagent.types import Timings, TurnEnd, Usage
+from kogagent.types.quick import maker
 
+_timings = maker(Timings)
 _NOTHING, _NO_TIME = Usage(), Timings()
 
 
@@ -17,7 +19,7 @@ class Meter:
         self.written = 0  # tokens, by models
         self._ended: list[Timings] = []  # turns
         self._spent: list[Usage] = []
-        self._mark = time.perf_counter()
+        self._mark = perf_counter()
         self._clear()
 
     def _clear(self) -> None:
@@ -32,27 +34,32 @@ class Meter:
         self._spent.append(usage)
         self.written += usage.completion_tokens
 
-    def model(self, timings: Timings, span: float, reader: float, *, ahead: bool) -> None:
+    def heard(self, end: TurnEnd, span: float, reader: float, ahead: bool) -> None:
         """The model's part took `span` seconds, in `reader` of which nobody took its events. ahead: it had
         begun before, beside a tool, and only what was left of it took time here."""
         self._reader_s += reader
-        timings = _scaled(timings, span) if ahead else timings
+        timings = _scaled(end.timings, span) if ahead else end.timings
         self._model = timings if self._model is _NO_TIME else self._model + timings
+        self.spent(end.usage)
 
     def acted(self, span: float, tools: Sequence[tuple[float, float]], reader: float, append: float) -> None:
         """Calls took `span` seconds from the first check to the last result in the history; tools are the
         times in which each ran."""
-        tool = min(_covered(tools), span)
+        tool = tools[0][1] - tools[0][0] if len(tools) == 1 else _covered(tools)
+        if tool > span:
+            tool = span
         self._tool_s += tool
         self.append_s += append
         self._reader_s += reader
-        self._dispatch_s += max(span - tool - append - reader, 0.0)
+        rest = span - tool - append - reader
+        if rest > 0:
+            self._dispatch_s += rest
 
     def end_turn(self) -> tuple[Usage, Timings]:
         """What this turn cost; the next begins now."""
-        now = time.perf_counter()
+        now = perf_counter()
         usage, model = self._turn_usage, self._model
-        timings = Timings(
+        timings = _timings(
             model.prefill_s,
             model.sampled_s,
             model.forced_s,
@@ -73,7 +80,7 @@ class Meter:
 
     def whole(self) -> tuple[Usage, Timings]:
         """Of the run so far; what no turn has counted is the loop's."""
-        rest = Timings(wall_s=time.perf_counter() - self._mark)
+        rest = Timings(wall_s=perf_counter() - self._mark)
         return Usage.total(self._spent), Timings.total([*self._ended, rest])
 
 
@@ -93,8 +100,6 @@ def _scaled(timings: Timings, span: float) -> Timings:
 
 def _covered(spans: Sequence[tuple[float, float]]) -> float:
     """Length of the union of intervals: wall time in which at least one tool ran."""
-    if len(spans) == 1:
-        return spans[0][1] - spans[0][0]
     total, until = 0.0, float("-inf")
     for started, ended in sorted(spans):
         total += max(ended - max(started, until), 0.0)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from time import perf_counter
 from typing import Any, TypeAlias
 
 from kogagent.errors import ContextError, InputError, ModelError
@@ -48,7 +48,9 @@ from kogagent.types import (
     Usage,
     UserMessage,
 )
+from kogagent.types.quick import maker
 
+_turn_request, _turn_started, _turn_finished = maker(TurnRequest), maker(TurnStarted), maker(TurnFinished)
 _Turn: TypeAlias = tuple[AssistantMessage, FinishReason]
 
 
@@ -132,7 +134,7 @@ class Run:
         if self._first.guardrails.prompt:
             check = self._first.guardrails.check_prompt(self._transcript.view)
             self._guarded = asyncio.ensure_future(check)
-        while not self._transcript.waits:
+        while not self._transcript.deferred:
             stop = limits.reached(self._turns, self._meter.written)
             if stop is not None:
                 return self._stopped(stop)
@@ -143,7 +145,7 @@ class Run:
             setup = self._setup
             left = limits.output_retries - self._asked_again
             step = decide(message, reason, setup.check, left, setup.handoffs)
-            if isinstance(step, Act):
+            if type(step) is Act:
                 if setup.hooks.predict is None:
                     await self._acting.act(setup, step.calls, self._turns, self._shown)
                 else:
@@ -199,7 +201,7 @@ class Run:
             choice = "auto"  # what was required has been done
         acts = choice != "none"
         observes = acts and setup.observe_tokens and isinstance(messages[-1], ToolMessage)
-        return TurnRequest(  # by position, which takes half the time
+        return _turn_request(
             messages,
             specs,
             choice,
@@ -221,7 +223,7 @@ class Run:
         self._turns += 1
         self._in_turn = True
         self._whose = self._setup.name
-        setup, hooks = self._setup, self._setup.hooks
+        setup, hooks, sink = self._setup, self._setup.hooks, self._sink
         ahead, self._ahead = self._ahead, None
         failures = 0
         while True:
@@ -235,9 +237,14 @@ class Run:
             else:
                 self._shown = None
             if not failures:
-                self._sink.put(TurnStarted(self._turns, request.messages, setup.name))
+                sink.put(_turn_started(self._turns, request.messages, setup.name))
+            began, waited = perf_counter(), sink.waited_s
             try:
-                message, end = await self._hear(request, ahead)
+                stream: AsyncIterator[ModelEvent] = setup.model.stream(request) if ahead is None else ahead
+                on_call = None
+                if setup.tools.has_pure:
+                    on_call = partial(self._begin_early, setup, request.messages)
+                message, end = await hear(stream, sink, on_call)
                 break
             except Exception as error:
                 await self._acting.drop_early()
@@ -252,7 +259,8 @@ class Run:
                 if isinstance(answer, str):
                     return Finish(answer)
                 failures += 1
-                self._sink.put(TurnRetried(error, failures))
+                sink.put(TurnRetried(error, failures))
+        self._meter.heard(end, perf_counter() - began, sink.waited_s - waited, ahead is not None)
         if self._guarded is not None:
             guarded, self._guarded = self._guarded, None
             await guarded
@@ -260,26 +268,12 @@ class Run:
             await settled(hooks.after_turn(message), type(None), "after_turn")
         self._last_text = message.text
         self._room.learned(end.usage, request.messages)
-        began = time.perf_counter()
+        began = perf_counter()
         self._transcript.post(message)
-        if self._transcript.journaled:
+        if self._transcript.journal is not None:
             await self._transcript.settled()  # safe before anything is done about it
-        self._meter.append_s += time.perf_counter() - began
+        self._meter.append_s += perf_counter() - began
         return message, end.reason
-
-    async def _hear(self, request: TurnRequest, ahead: Ahead | None) -> tuple[AssistantMessage, TurnEnd]:
-        setup, sink = self._setup, self._sink
-        stream: AsyncIterator[ModelEvent] = ahead if ahead is not None else setup.model.stream(request)
-
-        on_call = None
-        if setup.tools.has_pure:
-            on_call = partial(self._begin_early, setup, request.messages)
-        began, waited = time.perf_counter(), sink.waited_s
-        message, end = await hear(stream, sink, on_call)
-        span = time.perf_counter() - began
-        self._meter.model(end.timings, span, sink.waited_s - waited, ahead=ahead is not None)
-        self._meter.spent(end.usage)
-        return message, end
 
     def _begin_early(self, setup: Setup, messages: Sequence[Message], call: ToolCall) -> None:
         self._acting.begin_early(setup, call, self._turns, messages, self._shown)
@@ -360,7 +354,7 @@ class Run:
     def _end_turn(self) -> None:
         self._in_turn = False
         usage, timings = self._meter.end_turn()
-        finished = TurnFinished(self._turns, usage, timings, self._whose)
+        finished = _turn_finished(self._turns, usage, timings, self._whose)
         self._per_turn.append(finished)
         self._sink.put(finished)
 

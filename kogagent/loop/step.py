@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from kogagent.types import AssistantMessage, FinishReason, StopReason, ToolCall
-from kogagent.types.quick import quick
+from kogagent.types.quick import maker, quick
 
 
 @quick
@@ -52,6 +52,7 @@ class HandOff:
     call: ToolCall
 
 
+_act = maker(Act)
 Step: TypeAlias = Act | HandOff | Finish | AskAgain | GiveUp
 
 
@@ -89,7 +90,7 @@ def decide(
             for call in message.calls:
                 if call.name in handoffs and call.complete:
                     return HandOff(message.calls, call)
-        return Act(message.calls)
+        return _act(message.calls)
     cut = reason in ("length", "context")
     if check is None:
         return Finish(message.text, "max_tokens" if cut else "finished")

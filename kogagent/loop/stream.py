@@ -56,13 +56,14 @@ class AgentStream:
         return self
 
     async def __anext__(self) -> AgentEvent:
+        events = self._channel.events
+        if events:
+            return events.popleft()
         if self._task is None:
             if self._closed:
                 raise StopAsyncIteration
             self._task = asyncio.get_running_loop().create_task(self._drive(self._channel))
             self._task.add_done_callback(_ender(self._channel))
-        if self._channel.events:
-            return self._channel.events.popleft()
         try:
             return await self._channel.get()
         except asyncio.CancelledError:

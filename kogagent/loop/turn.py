@@ -19,7 +19,9 @@ from kogagent.types import (
     ToolCall,
     TurnEnd,
 )
+from kogagent.types.quick import maker
 
+_message = maker(AssistantMessage)
 _UNHEARD = frozenset((CallDelta, CallStarted))  # what they say is in CallReady
 
 
@@ -33,17 +35,20 @@ async def hear(
     """
     said = _Said()
     end: TurnEnd | None = None
+    put = sink.put
     try:
         async for event in stream:
             if end is not None:
                 raise ModelError(f"the model went on after the end of its turn: {event!r}")
-            if isinstance(event, TurnEnd):
+            if type(event) in _UNHEARD:
+                pass
+            elif isinstance(event, TurnEnd):
                 end = event
-            elif type(event) not in _UNHEARD:
+            else:
                 said.add(event)
                 if on_call is not None and isinstance(event, CallReady) and event.call.complete:
                     on_call(event.call)
-            if sink.put(event):
+            if put(event):
                 await sink.drained()
     except BaseException:
         await close(stream)
@@ -95,4 +100,4 @@ class _Said:
                 plan = f"{observed}\n{plan}"  # a line each
             elif self._calls or observed != text:  # else it was the answer already
                 plan = observed
-        return AssistantMessage(text, plan, tuple(self._calls), ids)
+        return _message(text, plan, tuple(self._calls), ids)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from types import CoroutineType
 from typing import Any, TypeAlias
 
@@ -29,6 +29,10 @@ from kogagent.types import (
     Usage,
     Written,
 )
+from kogagent.types.quick import maker
+
+_call, _started, _delta = maker(ToolCall), maker(CallStarted), maker(CallDelta)
+_ready, _end = maker(CallReady), maker(TurnEnd)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,16 +89,32 @@ def turn_events(turn: ScriptedTurn, first_id: int, delta: int = 0) -> _Events:
         for piece in _pieces(turn.text, delta):
             yield TextDelta(piece)
     for number, one in enumerate(turn.calls, first_id):
-        if not one.id:
-            one = ToolCall(f"call_{number}", one.name, one.arguments, one.complete)
-        yield CallStarted(one.id, one.name)
-        if one.arguments:
-            for piece in _pieces(one.arguments, delta):
-                yield CallDelta(one.id, piece)
-        yield CallReady(one)
+        id, arguments = one.id, one.arguments
+        if not id:
+            id = f"call_{number}"
+            one = _call(id, one.name, arguments, one.complete)
+        yield _started(id, one.name)
+        if arguments and not delta:
+            yield _delta(id, arguments)
+        elif delta:
+            for piece in _pieces(arguments, delta):
+                yield _delta(id, piece)
+        yield _ready(one)
     if turn.error is not None:
         raise turn.error
-    yield TurnEnd(turn.reason, turn.usage, turn.timings, turn.written)
+    yield _end(turn.reason, turn.usage, turn.timings, turn.written)
+
+
+def _with_ids(turns: Iterable[ScriptedTurn]) -> Iterator[ScriptedTurn]:
+    """The turns with the ids that `turn_events` would give their calls if they are played once, in order."""
+    first = 1
+    for turn in turns:
+        calls = tuple(
+            one if one.id else _call(f"call_{number}", one.name, one.arguments, one.complete)
+            for number, one in enumerate(turn.calls, first)
+        )
+        yield replace(turn, calls=calls) if calls else turn
+        first += len(calls)
 
 
 def _pieces(text: str, size: int) -> Sequence[str]:
@@ -105,8 +125,12 @@ def _pieces(text: str, size: int) -> Sequence[str]:
 class _Playing:
     """The stream of one turn: a hand-written iterator, closed for good by `aclose`."""
 
-    def __init__(self, start: Callable[[], _Events | Awaitable[_Events]]) -> None:
-        self._start = start
+    __slots__ = ("_events", "_request", "_start")
+
+    def __init__(
+        self, start: Callable[[TurnRequest], _Events | Awaitable[_Events]], request: TurnRequest
+    ) -> None:
+        self._start, self._request = start, request
         self._events: Iterator[ModelEvent] | None = None
 
     def __aiter__(self) -> _Playing:
@@ -114,7 +138,7 @@ class _Playing:
 
     async def __anext__(self) -> ModelEvent:
         if self._events is None:
-            started: Any = self._start()
+            started: Any = self._start(self._request)
             self._events = await started if isinstance(started, CoroutineType) else started
         for event in self._events:
             return event
@@ -135,14 +159,15 @@ class ScriptedModel:
     def __init__(self, *turns: Turn, repeat: bool = False, delta: int = 0) -> None:
         if not turns:
             raise InputError("ScriptedModel needs at least one turn to play")
-        self._turns = tuple(as_turn(turn) for turn in turns)
+        played = map(as_turn, turns)
+        self._turns = tuple(played if repeat else _with_ids(played))
         self._repeat = repeat
         self._delta = delta
         self._calls = 0
         self.requests: list[TurnRequest] = []
 
     def stream(self, request: TurnRequest) -> _Playing:
-        return _Playing(lambda: self._play(request))
+        return _Playing(self._play, request)
 
     def _play(self, request: TurnRequest) -> _Events:
         if not request.messages:
@@ -201,7 +226,7 @@ class FunctionModel:
         self._calls = 0
 
     def stream(self, request: TurnRequest) -> _Playing:
-        return _Playing(lambda: self._ask(request))
+        return _Playing(self._ask, request)
 
     async def _ask(self, request: TurnRequest) -> _Events:
         if not request.messages:

@@ -70,7 +70,9 @@ def to_text(value: Any, limit: int) -> str:
             value = _encode(_plain(value))
         if value[0] == '"':
             value = json.loads(value)  # a date, say: text as it is
-    return clean(shorten(value, limit))
+    if len(value) > limit:
+        value = shorten(value, limit)
+    return value if value.isascii() else clean(value)
 
 
 def _plain(value: Any) -> Any:

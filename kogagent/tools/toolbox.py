@@ -26,10 +26,13 @@ from kogagent.tools.schema import Signature, explain
 from kogagent.tools.threads import Threads
 from kogagent.tools.tool import Tool, collect
 from kogagent.types import ResultStatus, RunContext, ToolCall, ToolOutcome, ToolResult, ToolSpec
+from kogagent.types.quick import maker
 
 T = TypeVar("T")
+_result, _outcome = maker(ToolResult), maker(ToolOutcome)
 _log = logging.getLogger("kogagent.tools")
 _ERROR_CHARS = 400
+_forks = 0  # of which this process is the outcome: tells a child as os.getpid() does, without asking the system
 Verdict: TypeAlias = bool | str
 Approve: TypeAlias = Callable[[ToolCall, RunContext[Any]], Verdict | Awaitable[Verdict]] | Literal["defer"]
 
@@ -54,6 +57,7 @@ class Toolbox:
     or a reason in words does not, raising Deferred leaves it for later, as "defer" does with all of them. It
     may be async and take its time: no limit of the tool's applies.
     groups: how many calls of the tools of a group run at once, over all runs, where it is not one.
+    specs are those of its tools in order, has_pure says whether any of them is pure; both stay as they are.
     Raises SchemaError for things that are no tools and for two tools of one name.
     """
 
@@ -89,8 +93,8 @@ class Toolbox:
         self._settle()
 
     def _settle(self) -> None:
-        self._specs = tuple(ready.tool.spec for ready in self._tools.values())
-        self._has_pure = any(ready.tool.pure for ready in self._tools.values())
+        self.specs: tuple[ToolSpec, ...] = tuple(ready.tool.spec for ready in self._tools.values())
+        self.has_pure = any(ready.tool.pure for ready in self._tools.values())
 
     def _made_groups(self, limits: Mapping[str, int]) -> dict[str, Group]:
         names = dict.fromkeys(ready.tool.group for ready in self._tools.values() if ready.tool.group)
@@ -116,15 +120,6 @@ class Toolbox:
         wider._groups = {**wider._made_groups({}), **self._groups}
         wider._settle()
         return wider
-
-    @property
-    def specs(self) -> tuple[ToolSpec, ...]:
-        return self._specs
-
-    @property
-    def has_pure(self) -> bool:
-        """Whether any tool is pure."""
-        return self._has_pure
 
     def is_pure(self, name: str) -> bool:
         """Whether the tool of this name changes nothing, see `Options`."""
@@ -189,8 +184,8 @@ class Toolbox:
             return ToolOutcome(ToolResult(call.id, call.name, text, "timeout"), started, ended)
         if back.error is not None:
             return self._raised(call, ready, back.error, started, ended)
-        result = ToolResult(call.id, call.name, back.text, "ok", back.files)
-        return ToolOutcome(result, started, ended, None, False, tool.max_result_tokens)
+        result = _result(call.id, call.name, back.text, "ok", back.files)
+        return _outcome(result, started, ended, None, False, tool.max_result_tokens)
 
     async def _timed(
         self, ready: _Ready, function: Callable[[], Any]
@@ -322,6 +317,15 @@ class _Ready:
         )
 
 
+def _forked() -> None:
+    global _forks
+    _forks += 1
+
+
+if hasattr(os, "register_at_fork"):  # else there is no forking
+    os.register_at_fork(after_in_child=_forked)
+
+
 def _told(call: ToolCall, status: ResultStatus, text: str) -> ToolOutcome:
     return ToolOutcome(ToolResult(call.id, call.name, clean(text), status))
 
@@ -354,14 +358,14 @@ class _Answer:
 
 async def _on_loop(function: Callable[[], Awaitable[Any]], limit: int, answer: _Answer) -> None:
     # SystemExit would end the event loop if it left a task; KeyboardInterrupt, the user's own, must.
-    process = os.getpid()
+    forks = _forks
     try:
         done = returned(await function(), limit)
     except KeyboardInterrupt:
         raise
     except BaseException as error:
         done = Returned(error=error)
-    _same(process)
+    _same(forks)
     answer.value = done
     if answer.waiter is not None and not answer.waiter.done():  # else nobody waits: cancelled, or out of time
         answer.waiter.set_result(done)
@@ -369,7 +373,7 @@ async def _on_loop(function: Callable[[], Awaitable[Any]], limit: int, answer: _
 
 def _at_once(ready: _Ready, positional: Sequence[Any], values: dict[str, Any]) -> Returned:
     """What a coroutine that never waits comes to, by its one step: nobody could stop it on its way."""
-    process = os.getpid()
+    forks = _forks
     try:
         try:
             ready.tool.function(*positional, **values).send(None)
@@ -382,26 +386,26 @@ def _at_once(ready: _Ready, positional: Sequence[Any], values: dict[str, Any]) -
         raise
     except BaseException as error:
         back = Returned(error=error)
-    _same(process)
+    _same(forks)
     return back
 
 
 def _in_thread(function: Callable[[], Any], limit: int) -> Returned | _Pending | None:
-    process = os.getpid()
+    forks = _forks
     back: Returned | _Pending
     try:
         value = function()
         back = _Pending(value) if inspect.isawaitable(value) else returned(value, limit)
     except BaseException as error:
         back = Returned(error=error)
-    _same(process)
+    _same(forks)
     return back
 
 
-def _same(process: int) -> None:
+def _same(forks: int) -> None:
     """End a child that a tool forked and that came back with the tool's result: it has copies of this
     process's event loop and threads, and would go on with the run."""
-    if os.getpid() != process:
+    if _forks != forks:
         os._exit(0)
 
 

@@ -1,11 +1,15 @@
-"""Frozen dataclasses that are made in half the time. Knows dataclasses only."""
+"""Frozen dataclasses that are made in half the time, or a third. Knows dataclasses only."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import MISSING, FrozenInstanceError, fields
-from typing import Any, Final, Generic, NoReturn, TypeVar
+from functools import cache
+from typing import Any, Final, Generic, NoReturn, ParamSpec, TypeVar
 
 T = TypeVar("T", bound=type)
+P = ParamSpec("P")
+R = TypeVar("R")
 
 _LATER: Final = object()  # in place of a default that a factory makes
 _MANY: Final = 5  # fields from which on the detour over a class that is not frozen pays
@@ -20,8 +24,54 @@ def quick(cls: T) -> T:
     TypeError for a field that `__init__` does not take.
     """
     plain = vars(cls)["__init__"]
-    known: dict[str, Any] = {"_LATER": _LATER, "_own": cls, "_plain": plain}
-    ordered, named = ["self"], list[str]()
+    parameters, values, known = _signature(cls)
+    known |= {"_own": cls, "_plain": plain}
+    if len(values) < _MANY or Generic in cls.__bases__:
+        known |= {f"_set_{name}": getattr(cls, name).__set__ for name in values}
+        body = [f"_set_{name}(self, {value})" for name, value in values.items()] or ["pass"]
+    else:
+        known |= {"_twin": _twin(cls), "_become": vars(object)["__class__"].__set__}
+        body = [
+            "if self.__class__ is not _own:",
+            f" return _plain(self, {', '.join(f'{name}={value}' for name, value in values.items())})",
+            "_become(self, _twin)",
+            *(f"self.{name} = {value}" for name, value in values.items()),
+            "self.__class__ = _own",
+        ]
+    if hasattr(cls, "__post_init__"):
+        body.append("self.__post_init__()")
+    made = _function("__init__", ["self", *parameters], body, known)
+    made.__qualname__, made.__module__, made.__annotations__ = (
+        plain.__qualname__,
+        cls.__module__,
+        plain.__annotations__,
+    )
+    type.__setattr__(cls, "__init__", made)
+    type.__setattr__(cls, "__setattr__", _frozen)
+    return cls
+
+
+def maker(cls: Callable[P, R]) -> Callable[P, R]:
+    """A function that makes values of a class under `quick`, as calling the class does, in half its time: it
+    begins with the twin, where a call of the class is two calls and two changes of class.
+
+    For the few places that make values in every turn; what they make cannot be told apart.
+    """
+    own: Any = cls
+    parameters, values, known = _signature(own)
+    known |= {"_own": own, "_twin": _twin(own)}
+    body = ["self = _twin()", *(f"self.{name} = {value}" for name, value in values.items())]
+    body.append("self.__class__ = _own")
+    if hasattr(own, "__post_init__"):
+        body.append("self.__post_init__()")
+    made: Callable[P, R] = _function(f"make_{own.__name__}", parameters, [*body, "return self"], known)
+    return made
+
+
+def _signature(cls: Any) -> tuple[list[str], dict[str, str], dict[str, Any]]:
+    """(the parameters of `__init__`, the expression of each field, the names these use)."""
+    known: dict[str, Any] = {"_LATER": _LATER}
+    ordered, named = list[str](), list[str]()
     values: dict[str, str] = {}
     for field in fields(cls):
         name, given = field.name, f"_given_{field.name}"
@@ -36,32 +86,12 @@ def quick(cls: T) -> T:
             known[given] = field.default
             parameter = f"{name}={given}"
         (named if field.kw_only else ordered).append(parameter)
-    twin = _twin(cls) if len(values) >= _MANY else None
-    known |= {"_twin": twin, "_become": vars(object)["__class__"].__set__}
-    if twin is None:
-        known |= {f"_set_{name}": getattr(cls, name).__set__ for name in values}
-        body = [f"_set_{name}(self, {value})" for name, value in values.items()] or ["pass"]
-    else:
-        body = [
-            "if self.__class__ is not _own:",
-            f" return _plain(self, {', '.join(f'{name}={value}' for name, value in values.items())})",
-            "_become(self, _twin)",
-            *(f"self.{name} = {value}" for name, value in values.items()),
-            "self.__class__ = _own",
-        ]
-    if hasattr(cls, "__post_init__"):
-        body.append("self.__post_init__()")
-    heads = ", ".join([*ordered, *(["*", *named] if named else [])])
-    exec(f"def __init__({heads}):\n " + "\n ".join(body), known)
-    made = known["__init__"]
-    made.__qualname__, made.__module__, made.__annotations__ = (
-        plain.__qualname__,
-        cls.__module__,
-        plain.__annotations__,
-    )
-    type.__setattr__(cls, "__init__", made)
-    type.__setattr__(cls, "__setattr__", _frozen)
-    return cls
+    return [*ordered, *(["*", *named] if named else [])], values, known
+
+
+def _function(name: str, parameters: list[str], body: list[str], known: dict[str, Any]) -> Any:
+    exec(f"def {name}({', '.join(parameters)}):\n " + "\n ".join(body), known)
+    return known[name]
 
 
 def _frozen(self: object, name: str, value: object) -> NoReturn:
@@ -70,10 +100,16 @@ def _frozen(self: object, name: str, value: object) -> NoReturn:
     raise FrozenInstanceError(f"cannot assign to field {name!r}")
 
 
-def _twin(cls: type) -> type | None:
-    """A class of the same layout whose instances can be changed, None for one that is generic."""
+@cache
+def _twin(cls: type) -> type:
+    """A class of the same layout whose instances begin empty and can be changed."""
+    plainly: dict[str, Any] = {
+        "__slots__": vars(cls)["__slots__"],
+        "__init__": object.__init__,
+        # Both: setting goes by a call of its own where a base has its own way for either.
+        "__setattr__": object.__setattr__,
+        "__delattr__": object.__delattr__,
+    }
     if Generic in cls.__bases__:
-        return None
-    # Both: setting goes by a call of its own where a base has its own way for either.
-    plainly = {"__setattr__": object.__setattr__, "__delattr__": object.__delattr__}
-    return type(cls.__name__, cls.__bases__, {"__slots__": vars(cls)["__slots__"], **plainly})
+        plainly["__orig_bases__"] = vars(cls)["__orig_bases__"]
+    return type(cls.__name__, cls.__bases__, plainly)
