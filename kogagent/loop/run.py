@@ -139,7 +139,7 @@ class Run:
             if stop is not None:
                 return self._stopped(stop)
             heard = await self._turn()
-            if isinstance(heard, Finish):
+            if not isinstance(heard, tuple):
                 return heard
             message, reason = heard
             setup = self._setup

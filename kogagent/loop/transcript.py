@@ -23,10 +23,8 @@ from kogagent.types import (
     UserMessage,
 )
 
-_CANCELLED = "Cancelled before it finished. It may have had effects; check before calling it again."
-
-
 _PLAIN = frozenset((SystemMessage, UserMessage, AssistantMessage))  # the view takes them as they are
+_CANCELLED = "Cancelled before it finished. It may have had effects; check before calling it again."
 
 
 class Messages(Sequence[Message]):
@@ -36,13 +34,6 @@ class Messages(Sequence[Message]):
 
     _list: list[Message]
     _size: int
-
-    @staticmethod
-    def now(messages: list[Message]) -> Messages:
-        """These as they stand. Filled from here, which takes half the time of an `__init__`."""
-        made = Messages()
-        made._list, made._size = messages, len(messages)
-        return made
 
     def __len__(self) -> int:
         return self._size
@@ -75,6 +66,13 @@ class Messages(Sequence[Message]):
         return f"Messages({list(self)!r})"
 
 
+def _now(messages: list[Message]) -> Messages:
+    """These as they stand. Filled from here, which takes half the time of an `__init__`."""
+    made = Messages()
+    made._list, made._size = messages, len(messages)
+    return made
+
+
 class Journal(Protocol):
     """Where a transcript is written down as it grows. What was told is safe after `flush` or `settled`, which
     raise InputError for what could not be written; then the journal is of no more use."""
@@ -100,12 +98,14 @@ class Transcript:
     happens to the run: it is consistent after every append, and a cancelled call has a result that says so.
 
     messages given here must be consistent; `Transcript.repaired` takes a history cut anywhere. journal is
-    told of every message after these.
+    told of every message after these. view is what a model reads of it now: another value after every
+    change.
     """
 
     def __init__(self, messages: Iterable[Message] = (), *, journal: Journal | None = None) -> None:
         self._record: list[Message] = []
         self._view = self._record  # the very list, as long as they do not differ
+        self.view = _now(self._view)
         self._open: dict[str, ToolCall] = {}
         self.deferred: dict[str, ToolCall] = {}
         self._in_use = False
@@ -131,12 +131,7 @@ class Transcript:
     @property
     def messages(self) -> Messages:
         """The record as it stands now."""
-        return Messages.now(self._record)
-
-    @property
-    def view(self) -> Messages:
-        """What a model reads of it."""
-        return Messages.now(self._view)
+        return _now(self._record)
 
     @property
     def open_calls(self) -> tuple[ToolCall, ...]:
@@ -159,18 +154,28 @@ class Transcript:
         Raises InputError for a message that cannot follow, or that could not be written; then nothing is
         added.
         """
-        opened = self._after(message)
-        if self.journal is not None:
-            self.journal.append(len(self._record), message)
-            self.journal.flush()
-        self._add(message, opened)
+        self.post(message, _flush=True)
 
-    def post(self, message: Message) -> None:
+    def post(self, message: Message, *, _flush: bool = False) -> None:
         """`append`, but written only when `settled` has returned: nothing blocks meanwhile."""
-        opened = self._after(message)
+        late, record = False, self._record
+        plain = type(message) in _PLAIN  # looked up: isinstance takes long to say no
+        if not plain and isinstance(message, ToolMessage):
+            plain, late = True, message.result.status == "deferred"
+            opened = self._open_after(message.result)
+        else:
+            opened = self._opened_by(message)
         if self.journal is not None:
-            self.journal.append(len(self._record), message)
-        self._add(message, opened)
+            self.journal.append(len(record), message)
+            if _flush:
+                self.journal.flush()
+        record.append(message)
+        if self._view is not record or self.deferred or not plain:
+            self._show(message)
+        if late:
+            self.deferred |= {id: call for id, call in self._open.items() if id not in opened}
+        self._open = opened
+        self.view = _now(self._view)
 
     async def settled(self) -> None:
         """Wait until the journal has written all that was posted. Raises InputError where it cannot."""
@@ -195,42 +200,44 @@ class Transcript:
             self.post(ToolMessage(result))
         return results
 
-    def _after(self, message: Message) -> dict[str, ToolCall]:
-        """The calls that are open after this message. Raises InputError for one that cannot follow."""
-        if isinstance(message, ToolMessage):
-            result, opened = message.result, self._open
-            if result.call_id in opened:
-                if len(opened) == 1:
-                    return {}
-                return {i: call for i, call in opened.items() if i != result.call_id}
-            if result.call_id in self.deferred and result.status != "deferred":
-                return opened
-            raise InputError(
-                f"message {len(self)} is the result of call {result.call_id!r}, "
-                "which no open call of the last turn has as its id"
-            )
-        if type(message) not in _PLAIN and not isinstance(
-            message, SystemMessage | UserMessage | AssistantMessage | SummaryMessage
-        ):
-            raise InputError(
-                f"message {len(self)} is {message!r}, which is no message. See kogagent.Message."
-            )
+    def _open_after(self, result: ToolResult) -> dict[str, ToolCall]:
+        """The calls that are open after this result. Raises InputError for one that no call waits for."""
+        opened = self._open
+        if result.call_id in opened:
+            if len(opened) == 1:
+                return {}
+            return {id: call for id, call in opened.items() if id != result.call_id}
+        if result.call_id in self.deferred and result.status != "deferred":
+            return opened
+        raise InputError(
+            f"message {len(self)} is the result of call {result.call_id!r}, "
+            "which no open call of the last turn has as its id"
+        )
+
+    def _opened_by(self, message: Message) -> dict[str, ToolCall]:
+        """The calls that are open after this message, which is no result. Raises InputError for one that
+        cannot follow."""
         if self._open or self.deferred:
             names = ", ".join(map(repr, (*self._open, *self.deferred)))
             raise InputError(
                 f"message {len(self)} follows calls without results: {names}. "
                 "Append a ToolMessage for each first, or use Transcript.repaired."
             )
-        if isinstance(message, AssistantMessage) and message.calls:
-            if len(message.calls) == 1:
-                return {message.calls[0].id: message.calls[0]}
-            opened = {call.id: call for call in message.calls}
-            if len(opened) < len(message.calls):
+        if isinstance(message, AssistantMessage):
+            calls = message.calls
+            if len(calls) == 1:
+                return {calls[0].id: calls[0]}
+            opened = {call.id: call for call in calls}
+            if len(opened) < len(calls):
                 raise InputError(f"message {len(self)} has two calls of one id; each needs its own")
             return opened
         if isinstance(message, SummaryMessage):
             self._check_summary(message)
-        return self._open
+        elif not isinstance(message, SystemMessage | UserMessage):
+            raise InputError(
+                f"message {len(self)} is {message!r}, which is no message. See kogagent.Message."
+            )
+        return {}
 
     def _check_summary(self, message: SummaryMessage) -> None:
         most = len(self._view) - self._head
@@ -244,18 +251,9 @@ class Transcript:
         """Messages in front that no summary stands for."""
         return 1 if self._view and isinstance(self._view[0], SystemMessage) else 0
 
-    def _add(self, message: Message, opened: dict[str, ToolCall]) -> None:
-        record = self._record
-        record.append(message)
-        shared = self._view is record
-        if shared and not self.deferred:  # as a rule the view is the record
-            if isinstance(message, ToolMessage):
-                plain = message.result.status != "deferred"
-            else:
-                plain = type(message) in _PLAIN
-            if plain:
-                self._open = opened
-                return
+    def _show(self, message: Message) -> None:
+        """Put the last message of the record into the view, where that is more than appending it to both."""
+        shared = self._view is self._record
         if isinstance(message, SummaryMessage):
             view = self._record[:-1] if shared else self._view
             kept = view[len(view) - message.kept :]
@@ -275,9 +273,6 @@ class Transcript:
             self._view = view
         elif not shared:
             self._view.append(message)
-        if isinstance(message, ToolMessage) and message.result.status == "deferred":
-            self.deferred[message.result.call_id] = self._open[message.result.call_id]
-        self._open = opened
 
     # ── going elsewhere ──
 
@@ -287,6 +282,7 @@ class Transcript:
         other._record = list(self._record)
         other._view = other._record if self._view is self._record else list(self._view)
         other._open, other.deferred = dict(self._open), dict(self.deferred)
+        other.view = _now(other._view)
         return other
 
     def rewind(self, messages: int) -> None:
@@ -304,6 +300,7 @@ class Transcript:
             self.journal.cut(messages)
         self._record, self._view = cut._record, cut._view  # new lists: what was given out keeps the old ones
         self._open, self.deferred = cut._open, cut.deferred
+        self.view = _now(self._view)
         self.close_calls(waiting=False)
         self.flush()
 
@@ -321,6 +318,7 @@ class Transcript:
             self.journal.rewrite(record)
         self._view = record if shared else [SystemMessage(text), *self._view[head:]]
         self._record = record  # a new list: what was given out keeps the old one
+        self.view = _now(self._view)
 
     # ── one run at a time ──
 

@@ -22,6 +22,7 @@ from kogagent.types import (
 from kogagent.types.quick import maker
 
 _message = maker(AssistantMessage)
+_HEARD = frozenset((TextDelta, CallReady))
 _UNHEARD = frozenset((CallDelta, CallStarted))  # what they say is in CallReady
 
 
@@ -35,20 +36,20 @@ async def hear(
     """
     said = _Said()
     end: TurnEnd | None = None
-    put = sink.put
     try:
         async for event in stream:
             if end is not None:
                 raise ModelError(f"the model went on after the end of its turn: {event!r}")
-            if type(event) in _UNHEARD:
+            kind = type(event)  # looked up: isinstance takes long to say no
+            if kind in _UNHEARD:
                 pass
-            elif isinstance(event, TurnEnd):
-                end = event
-            else:
+            elif kind in _HEARD or not isinstance(event, TurnEnd):
                 said.add(event)
                 if on_call is not None and isinstance(event, CallReady) and event.call.complete:
                     on_call(event.call)
-            if put(event):
+            else:
+                end = event
+            if sink.put(event):
                 await sink.drained()
     except BaseException:
         await close(stream)

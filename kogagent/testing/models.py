@@ -138,8 +138,9 @@ class _Playing:
 
     async def __anext__(self) -> ModelEvent:
         if self._events is None:
-            started: Any = self._start(self._request)
-            self._events = await started if isinstance(started, CoroutineType) else started
+            start = self._start
+            started: Any = start(self._request)
+            self._events = await started if type(started) is CoroutineType else started
         for event in self._events:
             return event
         raise StopAsyncIteration

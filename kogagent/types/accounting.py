@@ -2,28 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
-from functools import cache
-from operator import attrgetter
-from typing import Any, Literal, TypeAlias, TypeVar
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
 
 from kogagent.types.quick import quick
-
-T = TypeVar("T")
-
-
-def _summed(kind: type[T], parts: Sequence[T]) -> T:
-    """A value of numbers, each the sum of that field of the parts."""
-    of: Any = kind
-    return kind(*map(sum, zip(*map(_values_of(of), parts), strict=True)))
-
-
-@cache
-def _values_of(kind: Any) -> Callable[[Any], tuple[Any, ...]]:
-    """Reads every field of a value, in order."""
-    return attrgetter(*(field.name for field in fields(kind)))
-
 
 @quick
 @dataclass(frozen=True, slots=True)
@@ -52,8 +35,15 @@ class Usage:
 
     @staticmethod
     def total(parts: Sequence[Usage]) -> Usage:
-        """All of them together: one pass, where adding them up would make a value for each."""
-        return _summed(Usage, parts)
+        """All of them together, where adding them up would make a value for each."""
+        return Usage(
+            sum([one.reused_tokens for one in parts]),  # lists: a generator takes three times as long
+            sum([one.prefilled_tokens for one in parts]),
+            sum([one.sampled_tokens for one in parts]),
+            sum([one.forced_tokens for one in parts]),
+            sum([one.steps for one in parts]),
+            sum([one.restored_tokens for one in parts]),
+        )
 
     def __add__(self, other: Usage) -> Usage:
         return Usage.total((self, other))
@@ -93,6 +83,9 @@ class Timings:
     @property
     def loop_s(self) -> float:
         """Wall time in no other phase: the SDK's own."""
+        return self._rest()
+
+    def _rest(self) -> float:
         model = self.prefill_s + self.sampled_s + self.forced_s + self.reuse_s + self.render_s
         model += self.parse_s + self.idle_s
         return self.wall_s - model - self.dispatch_s - self.tool_s - self.append_s - self.reader_s
@@ -118,9 +111,9 @@ class Timings:
     def fitted(self) -> Timings:
         """The phases made to sum to no more than the wall. What went on while the device worked is counted
         once, as the device's: reader, idle and parse give way, in this order."""
-        fitted = self
-        if self.loop_s >= 0:
+        if self._rest() >= 0:
             return self
+        fitted = self
         for name in ("reader_s", "idle_s", "parse_s"):
             over = -fitted.loop_s
             if over <= 0:
@@ -130,8 +123,21 @@ class Timings:
 
     @staticmethod
     def total(parts: Sequence[Timings]) -> Timings:
-        """All of them together: one pass, where adding them up would make a value for each."""
-        return _summed(Timings, parts)
+        """All of them together, where adding them up would make a value for each."""
+        return Timings(
+            sum([one.prefill_s for one in parts]),  # lists: a generator takes three times as long
+            sum([one.sampled_s for one in parts]),
+            sum([one.forced_s for one in parts]),
+            sum([one.render_s for one in parts]),
+            sum([one.tool_s for one in parts]),
+            sum([one.wall_s for one in parts]),
+            sum([one.reader_s for one in parts]),
+            sum([one.reuse_s for one in parts]),
+            sum([one.parse_s for one in parts]),
+            sum([one.idle_s for one in parts]),
+            sum([one.dispatch_s for one in parts]),
+            sum([one.append_s for one in parts]),
+        )
 
     def __add__(self, other: Timings) -> Timings:
         return Timings.total((self, other))
