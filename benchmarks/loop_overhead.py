@@ -121,8 +121,11 @@ def _per_turn(
 
 
 def _agent_run(toolbox: Toolbox, turns: int) -> Callable[[ScriptedModel], Coroutine[Any, Any, None]]:
+    agent = Agent(_script(1), toolbox, limits=_FREE)
+
     async def run(model: ScriptedModel) -> None:
-        result = await Agent(model, toolbox, limits=_FREE).run("go")
+        agent.model = model
+        result = await agent.run("go")
         assert result.turns == turns
 
     return run
@@ -134,22 +137,15 @@ def _agent_stream(
     observers: Sequence[Observer] = (),
     open_session: Callable[[str], Transcript] | None = None,
 ) -> Callable[[ScriptedModel], Coroutine[Any, Any, None]]:
+    agent = Agent(_script(1), toolbox, limits=_FREE, observers=observers)
+
     async def run(model: ScriptedModel) -> None:
         history = None if open_session is None else open_session(secrets.token_hex(8))
-        agent = Agent(model, toolbox, limits=_FREE, observers=observers)
+        agent.model = model
         async with agent.stream("go", history=history) as events:
             async for event in events:
                 last = event
         assert isinstance(last, RunFinished) and last.result.turns == turns
-
-    return run
-
-
-def _agent_observed(toolbox: Toolbox, turns: int) -> Callable[[ScriptedModel], Coroutine[Any, Any, None]]:
-    """With a Trace, which keeps every event as JSON."""
-
-    async def run(model: ScriptedModel) -> None:
-        await _agent_stream(toolbox, turns, [Trace()])(model)
 
     return run
 
@@ -195,7 +191,7 @@ def measure(repeats: int, peers: Sequence[Peer], turns: Sequence[int], *, full: 
                     "plain": _plain(length),
                 }
                 if count == TOOLS[0]:
-                    runs["observed"] = _agent_observed(toolbox, length)
+                    runs["observed"] = _agent_stream(toolbox, length, [Trace(limit=1)])
                     runs["stored"] = _agent_stream(toolbox, length, open_session=store.open)
                 clocked = {name: _per_turn(runner, length, run) for name, run in runs.items()}
                 clocked["wall"] = _per_turn(runner, length, runs["stream"], time.perf_counter)
