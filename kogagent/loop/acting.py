@@ -165,7 +165,7 @@ class Acting:
     async def _one(self, running: _Running, call: ToolCall) -> None:
         """One call from its announcement to its result."""
         setup = running.setup
-        if call.id in self._early:
+        if self._early and call.id in self._early:
             outcome = await _joined(self._early.pop(call.id))
         else:
             self._sink.put(_started(call))

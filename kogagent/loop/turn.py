@@ -22,7 +22,7 @@ from kogagent.types import (
 from kogagent.types.quick import maker
 
 _message = maker(AssistantMessage)
-_HEARD = frozenset((TextDelta, CallReady))
+_TEXTS = frozenset((TextDelta, PlanDelta, ObserveDelta))
 _UNHEARD = frozenset((CallDelta, CallStarted))  # what they say is in CallReady
 
 
@@ -34,7 +34,8 @@ async def hear(
     on_call is told of each call as soon as it is complete. Raises what the model raises, and ModelError for
     one that breaks its contract; the stream is closed then.
     """
-    said = _Said()
+    said: list[ModelEvent] = []
+    calls: list[ToolCall] = []
     end: TurnEnd | None = None
     try:
         async for event in stream:
@@ -43,12 +44,19 @@ async def hear(
             kind = type(event)  # looked up: isinstance takes long to say no
             if kind in _UNHEARD:
                 pass
-            elif kind in _HEARD or not isinstance(event, TurnEnd):
-                said.add(event)
-                if on_call is not None and isinstance(event, CallReady) and event.call.complete:
+            elif kind in _TEXTS:
+                said.append(event)
+            elif isinstance(event, CallReady):
+                said.append(event)
+                _add(calls, event.call)
+                if on_call is not None and event.call.complete:
                     on_call(event.call)
-            else:
+            elif isinstance(event, TurnEnd):
                 end = event
+            elif isinstance(event, TextDelta | PlanDelta | ObserveDelta):
+                said.append(event)
+            elif not isinstance(event, CallDelta | CallStarted):
+                raise ModelError(f"the model yielded {event!r}, which is no ModelEvent")
             if sink.put(event):
                 await sink.drained()
     except BaseException:
@@ -58,47 +66,41 @@ async def hear(
         raise ModelError("the model's stream ended without a TurnEnd: the turn may be cut anywhere")
     if end.reason == "cancelled":
         raise ModelError("the model's turn was cancelled, and not by this run. Was the engine closed?")
-    return said.message(end.ids), end
+    if len(said) == len(calls):  # as a rule, where there are calls
+        return _message("", "", tuple(calls), end.ids), end
+    text, plan = _texts(said)
+    return _message(text, plan, tuple(calls), end.ids), end
 
 
-class _Said:
-    """What a model has said in a turn so far."""
+def _add(calls: list[ToolCall], call: ToolCall) -> None:
+    for other in calls:
+        if call.id == other.id:
+            raise ModelError(f"the model gave two calls of one turn the id {call.id!r}")
+    calls.append(call)
 
-    __slots__ = ("_after", "_before", "_calls", "_observed", "_plan")
 
-    def __init__(self) -> None:
-        self._observed: list[str] = []
-        self._plan: list[str] = []
-        self._before: list[str] = []
-        self._after: list[str] = []
-        self._calls: list[ToolCall] = []
-
-    def add(self, event: ModelEvent) -> None:
+def _texts(said: list[ModelEvent]) -> tuple[str, str]:
+    """(the text of a turn, its plan). Text in front of a call is the plan for it."""
+    observed, plan, before, after = list[str](), list[str](), list[str](), list[str]()
+    into = before
+    for event in said:
         if isinstance(event, TextDelta):  # the most frequent first
-            (self._after if self._calls else self._before).append(event.text)
+            into.append(event.text)
         elif isinstance(event, CallReady):
-            for other in self._calls:
-                if event.call.id == other.id:
-                    raise ModelError(f"the model gave two calls of one turn the id {event.call.id!r}")
-            self._calls.append(event.call)
+            into = after
         elif isinstance(event, PlanDelta):
-            self._plan.append(event.text)
+            plan.append(event.text)
         elif isinstance(event, ObserveDelta):
-            self._observed.append(event.text)
-        elif not isinstance(event, CallDelta | CallStarted):
-            raise ModelError(f"the model yielded {event!r}, which is no ModelEvent")
-
-    def message(self, ids: tuple[int, ...]) -> AssistantMessage:
-        """The turn. Text in front of a call is the plan for it."""
-        plan, text = "".join(self._plan), "".join(self._before)
-        if self._calls:
-            plan, text = plan + text, "".join(self._after)
-        elif plan == text:
-            plan = ""  # a plan that was the answer already
-        if self._observed:
-            observed = "".join(self._observed)
-            if plan:
-                plan = f"{observed}\n{plan}"  # a line each
-            elif self._calls or observed != text:  # else it was the answer already
-                plan = observed
-        return _message(text, plan, tuple(self._calls), ids)
+            observed.append(event.text)
+    planned, text = "".join(plan), "".join(before)
+    if into is after:
+        planned, text = planned + text, "".join(after)
+    elif planned == text:
+        planned = ""  # a plan that was the answer already
+    if observed:
+        seen = "".join(observed)
+        if planned:
+            planned = f"{seen}\n{planned}"  # a line each
+        elif into is after or seen != text:  # else it was the answer already
+            planned = seen
+    return text, planned
