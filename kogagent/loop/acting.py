@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
 
@@ -28,7 +28,7 @@ from kogagent.types import (
     ToolResult,
     ToolStarted,
 )
-from kogagent.types.quick import maker
+from kogagent.types.quick import maker, quick
 
 _context, _message = maker(RunContext), maker(ToolMessage)
 _started, _finished = maker(ToolStarted), maker(ToolFinished)
@@ -101,7 +101,7 @@ class Acting:
         shown: the tools of the turn, None for all. answers: what became of calls that were deferred.
         """
         began, waited = perf_counter(), self._sink.waited_s
-        running = _Running(setup, turn, shown, _NONE if answers is None else answers)
+        running = _running(setup, turn, shown, answers or {}, {}, [])
         results = running.results
         wanted = calls if answers is not None else self._admitted(setup, calls, results)
         whole = False
@@ -171,7 +171,13 @@ class Acting:
             self._sink.put(_started(call))
             await self._sink.drained()
             context = _context(self._deps, call, running.turn, self._transcript.view, self._port)
-            if running.plain:
+            hooks = setup.hooks
+            if (
+                hooks.before_call is None
+                and hooks.after_call is None
+                and running.shown is None
+                and not running.answers
+            ):
                 outcome = await setup.tools.call(call, context)
             else:
                 answer = running.answers.get(call.id)
@@ -256,22 +262,21 @@ class Acting:
         return result
 
 
-_NONE: Mapping[str, Answer] = {}
-
-
+@quick
+@dataclass(frozen=True, slots=True)
 class _Running:
-    """The calls of one turn while they run: what holds for all of them, and what has come of each."""
+    """The calls of one turn while they run: what holds for all of them, what has come of each by its id, and
+    when each ran."""
 
-    __slots__ = ("answers", "plain", "results", "setup", "shown", "spans", "turn")
+    setup: Setup
+    turn: int
+    shown: set[str] | None
+    answers: Mapping[str, Answer]
+    results: dict[str, ToolResult]
+    spans: list[tuple[float, float]]
 
-    def __init__(
-        self, setup: Setup, turn: int, shown: set[str] | None, answers: Mapping[str, Answer]
-    ) -> None:
-        self.setup, self.turn, self.shown, self.answers = setup, turn, shown, answers
-        hooks = setup.hooks
-        self.plain = hooks.before_call is None and hooks.after_call is None and shown is None and not answers
-        self.results: dict[str, ToolResult] = {}
-        self.spans: list[tuple[float, float]] = []  # when each ran
+
+_running = maker(_Running)
 
 
 async def _joined(task: asyncio.Task[ToolOutcome]) -> ToolOutcome:

@@ -11,15 +11,20 @@ from typing import Any
 from pydantic_core import to_jsonable_python
 
 from kogagent.types import File
+from kogagent.types.quick import maker, quick
 
 
-@dataclass(slots=True)
+@quick
+@dataclass(frozen=True, slots=True)
 class Returned:
     """What came out of a tool's code: a text and files, or what it raised."""
 
     text: str = ""
     files: tuple[File, ...] = ()
     error: BaseException | None = None
+
+
+_returned = maker(Returned)
 
 
 def returned(value: Any, limit: int) -> Returned:
@@ -29,7 +34,7 @@ def returned(value: Any, limit: int) -> Returned:
         return Returned(clean(shorten(_told(value, limit), limit)), (value,))
     if (kind is list or kind is tuple) and File in map(type, value):
         return _mixed(value, limit)
-    return Returned(to_text(value, limit))
+    return _returned(to_text(value, limit))
 
 
 def _mixed(values: Sequence[Any], limit: int) -> Returned:
