@@ -81,7 +81,7 @@ class Room:
 
     def learned(self, usage: Usage, messages: Sequence[Message]) -> None:
         """A prompt of these messages, and the turn after it, had these tokens."""
-        if not usage.prompt_tokens:
+        if not (usage.prefilled_tokens or usage.reused_tokens):
             return  # the model does not say
         self._tokens, self._messages = usage.prompt_tokens + usage.completion_tokens, len(messages) + 1
 

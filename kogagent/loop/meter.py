@@ -32,7 +32,7 @@ class Meter:
         """Tokens of this turn, the model's own or those of something it called."""
         self._turn_usage = usage if self._turn_usage is _NOTHING else self._turn_usage + usage
         self._spent.append(usage)
-        self.written += usage.completion_tokens
+        self.written += usage.sampled_tokens + usage.forced_tokens  # in every turn: no property's call
 
     def heard(self, end: TurnEnd, span: float, reader: float, ahead: bool) -> None:
         """The model's part took `span` seconds, in `reader` of which nobody took its events. ahead: it had
