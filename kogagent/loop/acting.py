@@ -126,9 +126,7 @@ class Acting:
             if not whole:
                 self._transcript.flush()  # an interrupted run may not wait
             ended = perf_counter()
-            self._meter.acted(
-                ended - began, running.spans, self._sink.waited_s - waited, ended - appending
-            )
+            self._meter.acted(ended - began, running.spans, self._sink.waited_s - waited, ended - appending)
 
     def _admitted(
         self, setup: Setup, calls: tuple[ToolCall, ...], results: dict[str, ToolResult]

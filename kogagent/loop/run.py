@@ -41,7 +41,6 @@ from kogagent.types import (
     ToolMessage,
     ToolProgress,
     ToolResult,
-    TurnEnd,
     TurnFinished,
     TurnRetried,
     TurnStarted,

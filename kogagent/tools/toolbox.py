@@ -32,7 +32,9 @@ T = TypeVar("T")
 _result, _outcome = maker(ToolResult), maker(ToolOutcome)
 _log = logging.getLogger("kogagent.tools")
 _ERROR_CHARS = 400
-_forks = 0  # of which this process is the outcome: tells a child as os.getpid() does, without asking the system
+_forks = (
+    0  # of which this process is the outcome: tells a child as os.getpid() does, without asking the system
+)
 Verdict: TypeAlias = bool | str
 Approve: TypeAlias = Callable[[ToolCall, RunContext[Any]], Verdict | Awaitable[Verdict]] | Literal["defer"]
 

@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 
 from kogagent.types.quick import quick
 
+
 @quick
 @dataclass(frozen=True, slots=True)
 class Usage:
