@@ -222,8 +222,8 @@ def check_pending(kv: KV, ids: Sequence[int], vocab_size: int) -> None:
     """Refuse, before any work, ids that cannot be decoded: none, unknown ones, more than fit the cache."""
     if not ids:
         raise InputError("decode needs at least one pending id: append the prompt first")
-    wrong = next((i for i in ids if not 0 <= i < vocab_size), None)
-    if wrong is not None:
+    if min(ids) < 0 or max(ids) >= vocab_size:
+        wrong = next(i for i in ids if not 0 <= i < vocab_size)
         raise InputError(f"token id {wrong} lies outside the model's vocabulary of {vocab_size}")
     if kv.length + len(ids) > kv.capacity:
         raise ContextError(

@@ -229,33 +229,49 @@ def attend(  # type: ignore[no-untyped-def]
     acc = tl.zeros([block_m, low], tl.float32)
     if high:
         acc2 = tl.zeros([block_m, high], tl.float32)
-    for n0 in range(start, end, block_n):
-        n = n0 + tl.arange(0, block_n)
-        inside = n < end
-        k = tl.load(keys + n[None, :] * h + e[:, None], mask=inside[None, :] & (e < h)[:, None], other=0.0)
-        score = tl.dot(q, k)
-        if high:
-            k2 = tl.load(
-                keys + n[None, :] * h + e2[:, None], mask=inside[None, :] & (e2 < h)[:, None], other=0.0
-            )
-            score = tl.dot(q2, k2, score)
-        age = (position + token)[:, None] - n[None, :]
-        visible = (age >= 0) & (age < window) & inside[None, :]
-        score = tl.where(visible, score, float("-inf"))
-        new = tl.maximum(top, tl.max(score, 1))
-        safe = tl.where(new == float("-inf"), 0.0, new)
-        kept = tl.exp2(top - safe)
-        weight = tl.exp2(score - safe[:, None])
-        mass = mass * kept + tl.sum(weight, 1)
-        weight = weight.to(half)
-        v = tl.load(values + n[:, None] * h + e[None, :], mask=inside[:, None] & (e < h)[None, :], other=0.0)
-        acc = tl.dot(weight, v, acc * kept[:, None])
-        if high:
-            v2 = tl.load(
-                values + n[:, None] * h + e2[None, :], mask=inside[:, None] & (e2 < h)[None, :], other=0.0
-            )
-            acc2 = tl.dot(weight, v2, acc2 * kept[:, None])
-        top = new
+    # Between the window's edge and the diagonal lie the keys that every row sees: most, and none of them is asked for.
+    seen = tl.cdiv(tl.maximum(position + last + 1 - window, 0), block_n) * block_n
+    seen = tl.maximum(seen, start)
+    unseen = tl.maximum(tl.minimum(position + begin + 1, end) // block_n * block_n, seen)
+    for part in tl.static_range(3):
+        low_key = start if part == 0 else seen if part == 1 else unseen
+        high_key = tl.minimum(seen, end) if part == 0 else unseen if part == 1 else end
+        for n0 in range(low_key, high_key, block_n):
+            n = n0 + tl.arange(0, block_n)
+            if part == 1:
+                from_k = e[:, None] < h
+                from_v = e[None, :] < h
+            else:
+                inside = n < end
+                from_k = inside[None, :] & (e < h)[:, None]
+                from_v = inside[:, None] & (e < h)[None, :]
+            k = tl.load(keys + n[None, :] * h + e[:, None], mask=from_k, other=0.0)
+            score = tl.dot(q, k)
+            if high:
+                if part == 1:
+                    from_k2 = e2[:, None] < h
+                    from_v2 = e2[None, :] < h
+                else:
+                    from_k2 = inside[None, :] & (e2 < h)[:, None]
+                    from_v2 = inside[:, None] & (e2 < h)[None, :]
+                k2 = tl.load(keys + n[None, :] * h + e2[:, None], mask=from_k2, other=0.0)
+                score = tl.dot(q2, k2, score)
+            if part != 1:
+                age = (position + token)[:, None] - n[None, :]
+                visible = (age >= 0) & (age < window) & inside[None, :]
+                score = tl.where(visible, score, float("-inf"))
+            new = tl.maximum(top, tl.max(score, 1))
+            safe = new if part == 1 else tl.where(new == float("-inf"), 0.0, new)
+            kept = tl.exp2(top - safe)
+            weight = tl.exp2(score - safe[:, None])
+            mass = mass * kept + tl.sum(weight, 1)
+            weight = weight.to(half)
+            v = tl.load(values + n[:, None] * h + e[None, :], mask=from_v, other=0.0)
+            acc = tl.dot(weight, v, acc * kept[:, None])
+            if high:
+                v2 = tl.load(values + n[:, None] * h + e2[None, :], mask=from_v2, other=0.0)
+                acc2 = tl.dot(weight, v2, acc2 * kept[:, None])
+            top = new
     safe_mass = tl.where(mass == 0.0, 1.0, mass)
     acc = acc / safe_mass[:, None]
     if high:

@@ -256,9 +256,9 @@ class Passes:
         return 128 if count * self._rep >= 512 and self._spec.head_dim <= 128 else 64
 
     def _splits(self, count: int) -> int:
-        """Parts of the keys: as many as fill the card twice."""
+        """Parts of the keys: as many as fill the card once; twice as many cost more in merging."""
         tiles = -(-count * self._rep // self._block_m(count)) * self._spec.n_kv_heads
-        return 1 << min(max(2 * self._tiles // tiles, 1).bit_length() - 1, MAX_SPLITS.bit_length() - 1)
+        return 1 << min(max(self._tiles // tiles, 1).bit_length() - 1, MAX_SPLITS.bit_length() - 1)
 
     def _land(
         self, module: int, rows: int, outputs: Mapping[int, _Output], normed: torch.Tensor, *, tail: bool

@@ -47,6 +47,12 @@ class Prefill:
         self._buckets = (*(b for b in buckets[:-1] if b < context), min(context, buckets[-1]))
         self._passes = Passes(layout, tensors, steps, rope, self._buckets[-1], kernels)
         self._inputs = self._passes.inputs  # meta, then ids
+        on_card = self._inputs.is_cuda
+        chunks = -(-context // self._buckets[-1])
+        # Chunks read copies of pinned memory: to queue one waits for none before it.
+        self._staged = torch.zeros((chunks, len(self._inputs)), dtype=torch.int64, pin_memory=on_card)
+        self._words: npt.NDArray[np.int64] = self._staged.numpy()
+        self._copied: Any = torch.cuda.Event() if on_card else None  # type: ignore[no-untyped-call]
         self._graphs: dict[int, Any] = {}
         self._tail: Any = None
         if capture:
@@ -82,15 +88,15 @@ class Prefill:
 
         What "last" gives is overwritten by the next call.
         """
-        out = []
-        for start, part in self._chunks(ids):
-            self._body(cache, position + start, part, 0)
-            if logits == "all":
-                out.append(self._passes.all_rows(len(part)))
-        if logits == "last":
-            self._last()
-            return self._passes.logits
-        return torch.cat(out) if out else None
+        bodies = self._bodies(cache, position, ids, 0)
+        if logits == "all":
+            return torch.cat([self._passes.all_rows(rows) for rows in bodies])
+        for _ in bodies:
+            pass
+        if logits == "none":
+            return None
+        self._last()
+        return self._passes.logits
 
     @torch.inference_mode()
     def greedy(
@@ -100,8 +106,8 @@ class Prefill:
 
         None where logits are NaN or infinite. The logits stay for `logits`.
         """
-        for start, part in self._chunks(ids):
-            self._body(cache, position + start, part, legal)
+        for _ in self._bodies(cache, position, ids, legal):
+            pass
         self._last()
         best, low, high, log2 = self._passes.best.cpu().numpy().astype(np.float64).T
         top = int(best.argmax())  # the first of equals; NaN wins
@@ -116,23 +122,29 @@ class Prefill:
         """Logits [V] of the last row of the last call that wanted them."""
         return self._passes.logits
 
-    def _chunks(self, ids: Sequence[int]) -> Iterator[tuple[int, Sequence[int]]]:
-        most = self._buckets[-1]
-        return ((start, ids[start : start + most]) for start in range(0, len(ids), most))
-
     def _last(self) -> None:
         if self._tail is None:
             self._passes.last_row()
         else:
             self._tail.replay()
 
-    def _body(self, cache: torch.Tensor, position: int, ids: Sequence[int], legal: int) -> None:
-        values = torch.zeros(META + len(ids), dtype=torch.int64)
-        values[:5] = torch.tensor([cache.data_ptr(), cache.shape[3], position, len(ids), legal])
-        values[META:] = torch.tensor(ids)
-        self._inputs[: len(values)].copy_(values)
-        bucket = next(b for b in self._buckets if b >= len(ids))
-        if bucket in self._graphs:
-            self._graphs[bucket].replay()
-        else:
-            self._passes.body(bucket)
+    def _bodies(self, cache: torch.Tensor, position: int, ids: Sequence[int], legal: int) -> Iterator[int]:
+        """Queue the bodies of all chunks; the rows of each, when it is queued."""
+        if self._copied is not None:
+            self._copied.synchronize()  # the last call's copies have left the pinned memory
+        most = self._buckets[-1]
+        values = np.asarray(ids, dtype=np.int64)
+        for index, start in enumerate(range(0, len(values), most)):
+            part = values[start : start + most]
+            words, count = self._words[index], META + len(part)
+            words[:5] = cache.data_ptr(), cache.shape[3], position + start, len(part), legal
+            words[META:count] = part
+            self._inputs[:count].copy_(self._staged[index, :count], non_blocking=True)
+            if self._copied is not None:
+                self._copied.record()
+            bucket = next(b for b in self._buckets if b >= len(part))
+            if bucket in self._graphs:
+                self._graphs[bucket].replay()
+            else:
+                self._passes.body(bucket)
+            yield len(part)
