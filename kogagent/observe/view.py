@@ -347,7 +347,9 @@ def _shown(value: Any) -> str:
 def _dumped(value: Any) -> str:
     from pydantic_core import to_jsonable_python
 
-    return json.dumps(to_jsonable_python(value, fallback=str), indent=2, ensure_ascii=False)
+    return json.dumps(
+        to_jsonable_python(value, fallback=str, bytes_mode="base64"), indent=2, ensure_ascii=False
+    )
 
 
 def visible(text: str) -> str:

@@ -115,7 +115,9 @@ class Evaluation:
 
     def to_json(self) -> str:
         """Everything, as one JSON object; `Evaluation.from_json` reads it."""
-        trials = [to_jsonable_python(asdict(trial), fallback=str) for trial in self.trials]
+        trials = [
+            to_jsonable_python(asdict(trial), fallback=str, bytes_mode="base64") for trial in self.trials
+        ]
         means = {scorer: asdict(self.mean(scorer)) for scorer in self.scorers}
         return json.dumps({"scorers": self.scorers, "means": means, "trials": trials}, indent=1)
 

@@ -47,7 +47,7 @@ def exact(case: Case, result: RunResult) -> bool:
     wanted, output = _wanted(case), result.output
     if isinstance(wanted, str):
         return _text(output).strip() == wanted.strip()
-    return bool(output == wanted or to_jsonable_python(output, fallback=str) == wanted)
+    return bool(output == wanted or to_jsonable_python(output, fallback=str, bytes_mode="base64") == wanted)
 
 
 def contains(case: Case, result: RunResult) -> bool:
@@ -119,4 +119,8 @@ def _several(value: Any) -> Sequence[Any]:
 
 
 def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(to_jsonable_python(value, fallback=str))
+    return (
+        value
+        if isinstance(value, str)
+        else json.dumps(to_jsonable_python(value, fallback=str, bytes_mode="base64"))
+    )

@@ -21,7 +21,7 @@ import typing_extensions
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 from pydantic.fields import FieldInfo
-from pydantic_core import from_json
+from pydantic_core import from_json, to_jsonable_python
 
 from kogagent.errors import SchemaError
 from kogagent.tools.subset import subset
@@ -144,7 +144,8 @@ def of_function(
 
 def of_type(annotation: Any, *, name: str) -> tuple[TypeAdapter[Any], Mapping[str, JSONValue]]:
     """The validator and schema of an output type, a JSON value of any type. Raises SchemaError."""
-    adapter = _adapter(_known_types(annotation), name, "the output type", {})
+    alias: Any = typing_extensions.TypeAliasType("Output", _known_types(annotation))  # which takes a config
+    adapter = _adapter(alias, name, "the output type", {}, ConfigDict(**_BASE64))
     return adapter, subset(_raw_schema(adapter, name, "the output type"), name, "the output type")
 
 
@@ -227,15 +228,15 @@ def _field(hint: Any, default: Any, told: str | None) -> Any:
 
 
 _NO_JSON = object()
+# bytes are base64url in arguments, answers and results; a pydantic model has its own rule for all three.
+_BASE64: Any = {"val_json_bytes": "base64", "ser_json_bytes": "base64"}
 
 
 def _as_json(value: Any) -> Any:
     """A default as the model may read it; a private object is not shown."""
     try:
-        return json.loads(
-            json.dumps(TypeAdapter(type(value)).dump_python(value, mode="json"), allow_nan=False)
-        )
-    except (PydanticUserError, ValueError, TypeError):
+        return json.loads(json.dumps(to_jsonable_python(value, bytes_mode="base64"), allow_nan=False))
+    except (ValueError, TypeError):
         return _NO_JSON
 
 
@@ -335,7 +336,7 @@ def _compile(
     # so that the function's own default applies.
     record = _typed_dict(tool, fields)
     record.__pydantic_config__ = ConfigDict(
-        extra="forbid", allow_inf_nan=False, arbitrary_types_allowed=False
+        extra="forbid", allow_inf_nan=False, arbitrary_types_allowed=False, **_BASE64
     )
     try:
         adapter = _adapter(record, tool, place, names)
@@ -363,9 +364,11 @@ def _of_parameter(
     return error
 
 
-def _adapter(annotation: Any, tool: str, place: str, names: dict[str, Any]) -> TypeAdapter[Any]:
+def _adapter(
+    annotation: Any, tool: str, place: str, names: dict[str, Any], config: ConfigDict | None = None
+) -> TypeAdapter[Any]:
     try:
-        adapter: TypeAdapter[Any] = TypeAdapter(annotation)
+        adapter: TypeAdapter[Any] = TypeAdapter(annotation, config=config)
         if not adapter.pydantic_complete:
             adapter.rebuild(_types_namespace=names, raise_errors=True)
         return adapter

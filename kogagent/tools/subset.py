@@ -13,6 +13,7 @@ _FORMATS = ("date", "time", "date-time", "uuid", "email", "uri", "ipv4", "ipv6")
 # ISO 8601 days and times of bounded size: years and months have no fixed length, and a timedelta is bounded.
 _TIMES = r"T(?:\d{1,6}H(?:\d{1,6}M)?(?:\d{1,6}S)?|\d{1,6}M(?:\d{1,6}S)?|\d{1,6}(?:\.\d{1,6})?S)"
 DURATION = rf"^P(?:\d{{1,6}}D(?:{_TIMES})?|{_TIMES})$"
+_BOUND = 1024  # bytes up to which a bound of their number can be told in a pattern
 _INLINE_CHARS = 400  # a definition used more than once is written out in place while it is this short
 
 # Keywords of the subset. The value tells how to go on below the keyword.
@@ -24,6 +25,7 @@ _KEYWORDS: Mapping[str, typing.Literal["plain", "schema", "list", "map"]] = {
     "const": "plain",
     "pattern": "plain",
     "format": "plain",
+    "contentEncoding": "plain",
     **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"), "plain"),
     **dict.fromkeys(("minLength", "maxLength"), "plain"),
     "items": "schema",
@@ -133,6 +135,8 @@ def _node(node: Any, path: str, tool: str, place: str) -> Any:
     if node.get("format") == "duration":
         del node["format"]
         node["pattern"] = DURATION
+    elif node.get("format") == "base64url":
+        node = _bytes(node, path, tool, place)
     elif node.get("format") not in (None, *_FORMATS):
         del node["format"]  # "path", "binary", "password": any text
     if "anyOf" in node:
@@ -166,6 +170,37 @@ def _node(node: Any, path: str, tool: str, place: str) -> Any:
         else:
             out[key] = value
     return out
+
+
+def base64url(least: int = 0, most: int | None = None) -> str:
+    """The pattern of what base64url (RFC 4648) writes for so many bytes, bit for bit: the characters before
+    the padding leave no bit over."""
+    ends = ("", r"[\w-][AQgw]==", r"[\w-]{2}[AEIMQUYcgkosw048]=")  # what zero, one and two bytes more come to
+    if not least and most is None:
+        return rf"^(?:[\w-]{{4}})*(?:{'|'.join(ends[1:])})?$"
+    whole = []
+    for over, end in enumerate(ends):
+        low, high = max(-((over - least) // 3), 0), "" if most is None else (most - over) // 3
+        if high == "" or high >= low:
+            whole.append(rf"(?:[\w-]{{4}}){{{low},{high}}}{end}")
+    return f"^(?:{'|'.join(whole)})$"
+
+
+def _bytes(node: dict[str, Any], path: str, tool: str, place: str) -> dict[str, Any]:
+    """pydantic's lengths are of the bytes, a schema's of the text they are written in."""
+    bounds = {key: node.pop(key) for key in ("minLength", "maxLength") if key in node}
+    for key, value in bounds.items():
+        if value > _BOUND:
+            raise SchemaError(
+                f"tool {tool!r} ({place}) bounds bytes by {value} at {path or '/'}, and a pattern counts "
+                f"them up to {_BOUND}. Check it in the tool and raise Retry.",
+                tool=tool,
+                path=path,
+                keyword=key,
+            )
+    del node["format"]
+    pattern = base64url(bounds.get("minLength", 0), bounds.get("maxLength"))
+    return {**node, "pattern": pattern, "contentEncoding": "base64url"}
 
 
 def _decimal(node: dict[str, Any]) -> dict[str, Any]:

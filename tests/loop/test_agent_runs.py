@@ -7,6 +7,7 @@ import dataclasses
 import itertools
 import logging
 from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal, assert_never
 
 import pytest
@@ -492,6 +493,11 @@ async def test_a_required_call_is_required_until_one_was_made(choice: str) -> No
 # ── structured output ────────────────────────────────────────────────────────────────────────
 
 
+@dataclass
+class Blob:
+    data: bytes
+
+
 class Weather(BaseModel):
     city: str
     degrees: Annotated[int, Field(ge=-90, le=60)]
@@ -514,6 +520,7 @@ async def test_the_answer_is_the_output_type() -> None:
         (list[int], "[1, 2]", [1, 2]),
         (Literal["yes", "no"], '"no"', "no"),
         (bool, "true", True),
+        (Blob, '{"data": "_-8="}', Blob(b"\xff\xef")),
     ],
 )
 async def test_an_output_type_may_be_any_json_value(kind: Any, text: str, value: Any) -> None:

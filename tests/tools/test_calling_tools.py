@@ -52,6 +52,19 @@ def quiet(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
 # ── results ──────────────────────────────────────────────────────────────────────────────────
 
 
+async def test_bytes_that_a_tool_returned_can_be_given_to_the_next(rng: np.random.Generator) -> None:
+    given = rng.bytes(int(rng.integers(1, 50)))
+
+    async def make() -> bytes:
+        return given
+
+    async def take(data: bytes) -> bool:
+        return data == given
+
+    text = (await outcome_of(make)).result.text
+    assert (await outcome_of(take, asked("take", data=text))).result.text == "true"
+
+
 class Mood(enum.Enum):
     FINE = "fine"
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import datetime as dt
 import decimal
 import functools
+import re
 import typing
 from collections.abc import Callable
 from typing import Annotated, Any, Literal, Optional
 
+import numpy as np
 import pytest
 import typing_extensions
 from pydantic import BaseModel, ConfigDict, Field
@@ -58,6 +61,19 @@ def test_a_type_has_this_schema_and_its_value_is_delivered_as_annotated(
     assert without_descriptions(property_of(annotation)) == schema
     got = delivered(annotation, text)
     assert got == value and type(got) is type(value)
+
+
+def test_bytes_bounded_in_number_match_their_pattern_and_nothing_else_does(rng: np.random.Generator) -> None:
+    least, over = int(rng.integers(0, 8)), int(rng.integers(0, 8))
+    for most in (least + over, None):
+        kind = Annotated[bytes, Field(min_length=least, max_length=most)]
+        pattern = property_of(kind)["pattern"]
+        for size in range(20):
+            text = base64.urlsafe_b64encode(rng.bytes(size)).decode()
+            assert bool(re.search(pattern, text)) == (least <= size <= (most or size)), (least, most, size)
+    assert property_of(bytes, b"\xff")["default"] == "_w=="
+    with pytest.raises(SchemaError, match=r"bounds bytes by 2000 at /properties/x.*raise Retry"):
+        property_of(Annotated[bytes, Field(max_length=2000)])
 
 
 def test_an_optional_parameter_is_nullable_and_keeps_its_default() -> None:

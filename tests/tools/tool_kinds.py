@@ -13,7 +13,7 @@ from typing import Annotated, Any, Generic, Literal, NamedTuple, Optional, TypeV
 
 from pydantic import BaseModel, Field
 
-from kogagent.tools.subset import DURATION
+from kogagent.tools.subset import DURATION, base64url
 
 
 class Colour(enum.Enum):
@@ -141,7 +141,18 @@ KINDS: list[tuple[Any, Any, str, Any]] = [
         "1.5",
         decimal.Decimal("1.5"),
     ),
-    (bytes, {"type": "string"}, '"h\\u00e9"', "hé".encode()),
+    (
+        bytes,
+        {"type": "string", "pattern": base64url(), "contentEncoding": "base64url"},
+        '"_-8="',
+        b"\xff\xef",
+    ),
+    (
+        Annotated[bytes, Field(min_length=2, max_length=4)],
+        {"type": "string", "pattern": base64url(2, 4), "contentEncoding": "base64url"},
+        '"aGkhIQ=="',
+        b"hi!!",
+    ),
     (
         Point,
         {
