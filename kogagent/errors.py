@@ -20,6 +20,15 @@ A class is also a ValueError or RuntimeError where Python code would expect one.
 
 from __future__ import annotations
 
+import functools
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any, ParamSpec, TypeVar, cast
+
+P = ParamSpec("P")
+R = TypeVar("R")
+C = TypeVar("C", bound=type)
+
 
 class KogagentError(Exception):
     """Base of every error raised on purpose by this package."""
@@ -100,3 +109,60 @@ class DeviceError(KogagentError, RuntimeError):
 
 class EngineClosedError(DeviceError):
     """The engine or session is closed, or an earlier device error closed it."""
+
+
+# ── names that nothing has ───────────────────────────────────────────────────────────────────
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """ " Did you mean 'x'?" for a name that is much like a known one, else nothing."""
+    import difflib
+
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f" Did you mean {close[0]!r}?" if close else ""
+
+
+def named_options(function: Callable[P, R]) -> Callable[P, R]:
+    """Above a function: a keyword that it does not have is an InputError with the name of the nearest one it
+    has, in place of Python's TypeError. Nothing is looked at until a call fails."""
+    if inspect.iscoroutinefunction(function):
+
+        @functools.wraps(function)
+        async def awaited(*args: P.args, **keywords: P.kwargs) -> Any:
+            try:
+                begun: Any = function(*args, **keywords)
+            except TypeError as error:
+                raise _told(function, keywords, error) from None
+            return await begun
+
+        return cast(Callable[P, R], awaited)
+
+    @functools.wraps(function)
+    def called(*args: P.args, **keywords: P.kwargs) -> R:
+        try:
+            return function(*args, **keywords)
+        except TypeError as error:
+            told = _told(function, keywords, error)
+            if told is error:
+                raise
+            raise told from None
+
+    return called
+
+
+def named_fields(cls: C) -> C:
+    """`named_options` for the fields of a dataclass: write it above `@dataclass`."""
+    type.__setattr__(cls, "__init__", named_options(vars(cls)["__init__"]))
+    return cls
+
+
+def _told(function: Callable[..., Any], keywords: Iterable[str], error: TypeError) -> Exception:
+    """The error of a call with a keyword that the function does not have; the one there is for any other."""
+    known = [name for name in inspect.signature(function).parameters if name not in ("self", "cls")]
+    for name in keywords:
+        if name not in known:
+            what = function.__qualname__.removesuffix(".__init__")
+            return InputError(
+                f"{what} has no option {name!r}.{nearest(name, known)} Its options are: {', '.join(known)}."
+            )
+    return error

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from kogagent.errors import InputError
+from kogagent.errors import InputError, named_fields
 
 _M64 = (1 << 64) - 1
 
 
+@named_fields
 @dataclass(frozen=True, slots=True)
 class SamplingParams:
     """How a token is drawn. The default is greedy.

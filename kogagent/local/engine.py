@@ -15,7 +15,7 @@ from kogagent.engine.engine import EngineCore
 from kogagent.engine.kv import CacheUse
 from kogagent.engine.prefixes import Prefixes
 from kogagent.engine.sampling import SamplingParams
-from kogagent.errors import ConfigError, InputError
+from kogagent.errors import ConfigError, InputError, named_options
 from kogagent.local.model import LocalModel, ModelOptions, takes_a_while
 from kogagent.local.names import find_model
 from kogagent.local.stream import Grammar, TextSession, TokenStream, compiled, encode_prompt, usage_of
@@ -40,6 +40,7 @@ class Engine:
         return Chat(self._tokenizer)
 
     @classmethod
+    @named_options
     def load(
         cls,
         name_or_path: str | Path,
@@ -181,6 +182,7 @@ class Engine:
         """A conversation to append to, stream from, rewind and fork; room for `context` tokens."""
         return TextSession(self._core.session(context), self._tokenizer)
 
+    @named_options
     def model(
         self,
         *,

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from kogagent.errors import InputError, ToolFailed
+from kogagent.errors import InputError, ToolFailed, named_options
 from kogagent.loop.compaction import Compaction
 from kogagent.loop.conversation import BestOf, Conversation, History
 from kogagent.loop.guardrails import Guardrails
@@ -50,6 +50,7 @@ class Agent:
     An agent keeps no state between runs; any number of runs may go on at once.
     """
 
+    @named_options
     def __init__(
         self,
         model: Model | ModelSource,
@@ -144,6 +145,7 @@ class Agent:
 
     # ── runs ──
 
+    @named_options
     def stream(
         self,
         prompt: str | None = None,
@@ -157,6 +159,7 @@ class Agent:
         conversation = Conversation(self, history)
         return conversation.stream(prompt, deps=deps, sampling=sampling, answers=answers, alone=True)
 
+    @named_options
     async def run(
         self,
         prompt: str | None = None,
@@ -178,6 +181,7 @@ class Agent:
         async with Conversation(self, history) as conversation:
             return await conversation.run(prompt, deps=deps, sampling=sampling, answers=answers)
 
+    @named_options
     def run_sync(
         self,
         prompt: str | None = None,

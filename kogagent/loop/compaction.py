@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from kogagent.errors import ContextError, InputError
+from kogagent.errors import ContextError, InputError, named_fields
 from kogagent.loop.channel import Nobody
 from kogagent.loop.hooks import MaybeAwaitable, settled
 from kogagent.loop.protocols import MeasuringModel, Model, TurnRequest
@@ -38,6 +38,7 @@ _ASK = (
 Summarise: TypeAlias = Callable[[Sequence[Message]], MaybeAwaitable[str]]
 
 
+@named_fields
 @dataclass(frozen=True, slots=True)
 class Compaction:
     """When and how a conversation is shortened for its model.

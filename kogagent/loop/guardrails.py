@@ -7,13 +7,14 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from kogagent.errors import GuardrailError, InputError
+from kogagent.errors import GuardrailError, InputError, named_fields
 from kogagent.types import Message
 
 Guard: TypeAlias = Callable[[Any], str | Awaitable[str | None] | None]
 """Gets what may pass; gives None, or in words why it may not."""
 
 
+@named_fields
 @dataclass(frozen=True, slots=True)
 class Guardrails:
     """Functions, sync or async, that let what they get pass by None, or say in words why not.

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from kogagent.errors import InputError
+from kogagent.errors import InputError, named_fields
 from kogagent.loop.transcript import Transcript
 from kogagent.types import AssistantMessage, SummaryMessage, UserMessage
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from kogagent.tools.tool import Tool
 
 
+@named_fields
 @dataclass(frozen=True, slots=True)
 class Handoff:
     """Another agent that may take a conversation over.

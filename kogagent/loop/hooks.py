@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, fields
 from typing import Any, TypeAlias, TypeVar, cast
 
-from kogagent.errors import InputError
+from kogagent.errors import InputError, named_fields
 from kogagent.loop.protocols import TurnRequest
 from kogagent.types import AssistantMessage, RunContext, ToolCall, ToolResult
 
@@ -15,6 +15,7 @@ T = TypeVar("T")
 MaybeAwaitable: TypeAlias = T | Awaitable[T]
 
 
+@named_fields
 @dataclass(frozen=True, slots=True)
 class Hooks:
     """Each is a function, sync or async, or None. An exception of one ends the run and reaches its caller.

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, fields
 
-from kogagent.errors import InputError
+from kogagent.errors import InputError, named_fields
 from kogagent.types import StopReason
 
 
+@named_fields
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Bounds of one run; None is no bound.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypedDict
 
-from kogagent.errors import InputError
+from kogagent.errors import InputError, nearest
 
 
 class Options(TypedDict, total=False):
@@ -40,10 +40,9 @@ def checked(options: Options, tool: str) -> dict[str, Any]:
     given: dict[str, Any] = {**options}
     unknown = given.keys() - DEFAULTS.keys()
     if unknown:
-        raise InputError(
-            f"tool {tool!r} has no option {min(unknown)!r}; known are name, description, "
-            f"{', '.join(DEFAULTS)}"
-        )
+        name, known = min(unknown), ("name", "description", *DEFAULTS)
+        said = f"tool {tool!r} has no option {name!r}.{nearest(name, known)}"
+        raise InputError(f"{said} Its options are: {', '.join(known)}.")
     whole = {**DEFAULTS, **given}
     timeout, group = whole["timeout"], whole["group"]
     if timeout is not None and not (

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import difflib
 import functools
 import inspect
 import logging
@@ -19,7 +18,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, TypeVar
 
-from kogagent.errors import Deferred, InputError, Retry, ToolFailed
+from kogagent.errors import Deferred, InputError, Retry, ToolFailed, named_options, nearest
 from kogagent.tools.groups import Group
 from kogagent.tools.results import Returned, clean, returned, shorten
 from kogagent.tools.schema import Signature, explain
@@ -63,6 +62,7 @@ class Toolbox:
     Raises SchemaError for things that are no tools and for two tools of one name.
     """
 
+    @named_options
     def __init__(
         self,
         tools: Iterable[Any] = (),
@@ -291,9 +291,8 @@ class Toolbox:
     def _unknown(self, name: str) -> str:
         if not self._tools:
             return f"There is no tool named {name!r}: there are no tools. Answer without."
-        close = difflib.get_close_matches(name, self._tools, n=1)
-        guess = f" Did you mean {close[0]!r}?" if close else ""
-        return f"There is no tool named {name!r}.{guess} The tools are: {', '.join(self._tools)}."
+        known = ", ".join(self._tools)
+        return f"There is no tool named {name!r}.{nearest(name, self._tools)} The tools are: {known}."
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import inspect
 import itertools
 import logging
 from collections.abc import AsyncIterator, Callable
@@ -22,7 +23,10 @@ from kogagent import (
     CallReady,
     CallStarted,
     Compacted,
+    Compaction,
+    Guardrails,
     HandedOff,
+    Hooks,
     InputError,
     Limits,
     ModelError,
@@ -33,10 +37,12 @@ from kogagent import (
     RunContext,
     RunFinished,
     RunResult,
+    SamplingParams,
     SchemaError,
     SystemMessage,
     TextDelta,
     Timings,
+    Toolbox,
     ToolCall,
     ToolFinished,
     ToolMessage,
@@ -651,6 +657,10 @@ async def test_a_source_gives_each_run_a_model_of_its_own_and_it_is_closed() -> 
         ({"tool_choice": "required", "tools": []}, "needs tools"),
         ({"on_tool_error": "ignore"}, "'tell' or 'raise'"),
         ({"output_type": asyncio.Event}, "output type"),
+        (
+            {"tool": [ls]},
+            r"^Agent has no option 'tool'\. Did you mean 'tools'\? Its options are: model, tools, ",
+        ),
     ],
 )
 def test_an_agent_refuses_what_it_cannot_use_before_any_run(options: dict[str, Any], words: str) -> None:
@@ -667,6 +677,10 @@ def test_an_agent_refuses_what_it_cannot_use_before_any_run(options: dict[str, A
         ({"prompt": "x", "history": "[]"}, "messages_from_json"),
         ({"history": [SystemMessage("s")]}, "nothing to answer"),
         ({"prompt": "x", "history": [{"role": "user"}]}, "no message"),
+        (
+            {"prompt": "x", "message_history": []},
+            r"has no option 'message_history'\. Did you mean 'history'\?",
+        ),
     ],
 )
 async def test_a_run_refuses_a_prompt_or_history_it_cannot_use(options: dict[str, Any], words: str) -> None:
@@ -674,6 +688,17 @@ async def test_a_run_refuses_a_prompt_or_history_it_cannot_use(options: dict[str
         await Agent(ScriptedModel("x")).run(**options)
     with pytest.raises(InputError, match=words):
         Agent(ScriptedModel("x")).stream(**options)
+
+
+@pytest.mark.parametrize("kind", [Limits, Hooks, Guardrails, Compaction, SamplingParams, Toolbox])
+def test_an_option_that_nothing_has_is_named_with_the_nearest_there_is(kind: Any) -> None:
+    name = list(inspect.signature(kind).parameters)[-1]
+    with pytest.raises(
+        InputError, match=rf"^{kind.__name__} has no option '{name}s'\. Did you mean '{name}'\?"
+    ):
+        kind(**{f"{name}s": 1})
+    with pytest.raises(TypeError, match="positional argument"):
+        kind(*range(50))
 
 
 async def test_two_runs_may_not_share_a_transcript() -> None:
