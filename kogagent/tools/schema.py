@@ -145,7 +145,7 @@ def of_function(
 def of_type(annotation: Any, *, name: str) -> tuple[TypeAdapter[Any], Mapping[str, JSONValue]]:
     """The validator and schema of an output type, a JSON value of any type. Raises SchemaError."""
     alias: Any = typing_extensions.TypeAliasType("Output", _known_types(annotation))  # which takes a config
-    adapter = _adapter(alias, name, "the output type", {}, ConfigDict(**_BASE64))
+    adapter = _adapter(alias, name, "the output type", {}, _BASE64)
     return adapter, subset(_raw_schema(adapter, name, "the output type"), name, "the output type")
 
 
@@ -229,7 +229,7 @@ def _field(hint: Any, default: Any, told: str | None) -> Any:
 
 _NO_JSON = object()
 # bytes are base64url in arguments, answers and results; a pydantic model has its own rule for all three.
-_BASE64: Any = {"val_json_bytes": "base64", "ser_json_bytes": "base64"}
+_BASE64 = ConfigDict(val_json_bytes="base64", ser_json_bytes="base64")
 
 
 def _as_json(value: Any) -> Any:
@@ -335,9 +335,8 @@ def _compile(
     # A TypedDict of the parameters: any parameter name is a legal key, and a missing optional stays missing,
     # so that the function's own default applies.
     record = _typed_dict(tool, fields)
-    record.__pydantic_config__ = ConfigDict(
-        extra="forbid", allow_inf_nan=False, arbitrary_types_allowed=False, **_BASE64
-    )
+    strict = ConfigDict(extra="forbid", allow_inf_nan=False, arbitrary_types_allowed=False)
+    record.__pydantic_config__ = strict | _BASE64
     try:
         adapter = _adapter(record, tool, place, names)
         raw = _raw_schema(adapter, tool, place)

@@ -180,8 +180,9 @@ def base64url(least: int = 0, most: int | None = None) -> str:
         return rf"^(?:[\w-]{{4}})*(?:{'|'.join(ends[1:])})?$"
     whole = []
     for over, end in enumerate(ends):
-        low, high = max(-((over - least) // 3), 0), "" if most is None else (most - over) // 3
-        if high == "" or high >= low:
+        low = max(-((over - least) // 3), 0)
+        if most is None or (most - over) // 3 >= low:
+            high = "" if most is None else (most - over) // 3
             whole.append(rf"(?:[\w-]{{4}}){{{low},{high}}}{end}")
     return f"^(?:{'|'.join(whole)})$"
 
