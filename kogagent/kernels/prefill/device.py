@@ -229,7 +229,8 @@ def attend(  # type: ignore[no-untyped-def]
     acc = tl.zeros([block_m, low], tl.float32)
     if high:
         acc2 = tl.zeros([block_m, high], tl.float32)
-    # Between the window's edge and the diagonal lie the keys that every row sees: most, and none of them is asked for.
+    # Between the window's edge and the diagonal lie the keys that every row sees: most, and none of them is
+    # asked for.
     seen = tl.cdiv(tl.maximum(position + last + 1 - window, 0), block_n) * block_n
     seen = tl.maximum(seen, start)
     unseen = tl.maximum(tl.minimum(position + begin + 1, end) // block_n * block_n, seen)
