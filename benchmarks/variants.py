@@ -39,12 +39,10 @@ ALONE, LINK_NS = "lane alone", 5000
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """stage_tiles: of 512 bytes in a stage, blocks: one a multiprocessor; 0 as the layout chooses.
-    defines: switches of csrc."""
+    """defines: switches of csrc. blocks: one a multiprocessor, 0 for all of these."""
 
     name: str
     defines: tuple[str, ...] = ()
-    stage_tiles: int = 0
     blocks: int = 0
 
 
@@ -57,7 +55,7 @@ VARIANTS = (
     Variant("as it is"),
     *(_variant(0, n) for n in (0, 200, 400, 600, 800, 1000)),
     *(_variant(n, m) for n in (300, 350, 400, 450, 500) for m in (0, 200, 400, 800)),
-    *(Variant(f"{n} blocks", (), 0, n) for n in (72, 96, 120)),
+    *(Variant(f"{n} blocks", (), n) for n in (72, 96, 120)),
 )
 MOST_BYTES = 90e9
 """Of weights packed at once; variants beyond take turns with the first in another round."""
@@ -73,9 +71,7 @@ def arranged(
     else:
         spec = SHAPES[name]
         steps, one_stream = kernel_steps(spec)
-        layout = plan(
-            spec, variant.blocks or sms, shared, one_stream=one_stream, stage_tiles=variant.stage_tiles
-        )
+        layout = plan(spec, variant.blocks or sms, shared, one_stream=one_stream)
     return spec, layout, steps
 
 
@@ -85,7 +81,7 @@ def compile_variants(shapes: Sequence[str], variants: Sequence[Variant]) -> None
     capability = card.major * 10 + card.minor
     wanted = []
     for name, variant in itertools.product(shapes, variants):
-        if name != ALONE or not variant.stage_tiles:
+        if name != ALONE or not variant.blocks:
             _, layout, _ = arranged(name, variant, *size_of_card())
             link = ("KOGAGENT_LINK",) if name == ALONE else ()
             wanted.append((capability, (*variant.defines, *link), layout.model_source()))
@@ -126,7 +122,7 @@ def measure(
     def limit(kernel: Monokernel) -> float:
         return 1.0 / kernel.stream_only(20)
 
-    first, *rest = (v for v in variants if name != ALONE or not v.stage_tiles)
+    first, *rest = (v for v in variants if name != ALONE or not v.blocks)
     at_once = max(int(MOST_BYTES / spec.streamed_bytes()) - 1, 1)
     records: list[Record] = []
     for at in range(0, len(rest), at_once):

@@ -227,7 +227,6 @@ def plan(
     splits: int = 0,
     devices: int = 1,
     like: Layout | None = None,
-    stage_tiles: int = 0,
 ) -> Layout:
     """Arrange a model on a card of `sms` multiprocessors with shared_limit bytes of shared memory a block.
 
@@ -235,7 +234,7 @@ def plan(
     the depth of the ring (0: all that fits). splits: of a kv head's keys, a power of two (0: as many as there
     are blocks for). devices: equal cards, or parts of one with `sms` multiprocessors each, that share the
     lanes. like: a layout of the same model whose sums are kept to the bit: its splits, its cut of stages and
-    of columns among warps. stage_tiles: tiles of a stage of the ring (0: what keeps most bytes in flight).
+    of columns among warps.
     Raises ConfigError for a shape the kernel cannot run.
     """
     lanes = 1 if one_stream else spec.lanes
@@ -307,8 +306,7 @@ def plan(
         t * u * (spec.n_layers if i < 4 else 1) for i, (t, u) in enumerate(zip(tiles, units, strict=True))
     ]
     # Every width cuts its stages alike, so that sums are taken in the same order: widths agree to the bit.
-    if like or not stage_tiles:
-        stage_tiles = like.stage_bytes // TILE_BYTES if like else _stage(room(1), tiles, weights)
+    stage_tiles = like.stage_bytes // TILE_BYTES if like else _stage(room(1), tiles, weights)
     fits = min(room(width) // stage_tiles, MAX_STAGES)
     if fits < 2:
         raise ConfigError(

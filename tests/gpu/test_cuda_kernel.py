@@ -57,6 +57,7 @@ CASES = [
     _replace(SMALL, name="ladder", residual="ladder"),
     _replace(SMALL, name="many heads a kv head", n_heads=12, n_kv_heads=1, head_dim=48),
     _replace(SMALL, name="wide heads", n_heads=4, n_kv_heads=2, head_dim=256),
+    _replace(SMALL, name="parts of unlike size", ffn_dim=3104),
     _replace(SMALL, name="more kv heads than blocks a lane", n_heads=144, n_kv_heads=144, head_dim=8),
     LANES,
     _replace(LANES, name="vocab_parallel", head="vocab_parallel"),

@@ -54,6 +54,20 @@ def machine(made: Arrangement, tensors: dict[str, torch.Tensor], **options: Any)
     return Machine(made.layout, tensors, made.steps, **options)
 
 
+def test_a_last_part_smaller_by_a_round_of_the_warps_adds_nothing(rng: np.random.Generator) -> None:
+    spec = _replace(TINY, name="unlike parts", ffn_dim=3104, n_layers=1, windows=(0,))
+    steps, one_stream = kernel_steps(spec)
+    layout = plan(spec, 2, SHARED, one_stream=one_stream)
+    down = layout.shapes[3]
+    assert (down.tiles, down.part_tiles, down.parts, down.warps) == (97, 49, 2, 8)
+    tensors = half_tensors(spec, rng)
+    ids = rng.integers(0, spec.vocab_size, 2).tolist()
+    it = Machine(layout, tensors, steps)
+    it.run(ids, 0)
+    want = ReferenceBackend(spec, tensors).forward(ids)[-1].numpy()
+    np.testing.assert_allclose(it.logits, want, atol=5e-3 * float(np.abs(want).max()))
+
+
 def test_tapes_of_all_devices_hold_every_matrix_once(rng: np.random.Generator) -> None:
     tensors = half_tensors(FOUR, rng)
     one = arrange_for(FOUR, 1, 1, 20, SHARED).layout

@@ -26,6 +26,10 @@ struct Cut {
     static constexpr int sets = W > 4 ? 2 : 1;
     static constexpr bool held = parts * mine * 2 * sets <= 48;  // inputs stay in registers through the phase
     static constexpr int tiles_of(int part) { return part + 1 < parts ? part_tiles : tiles - part * part_tiles; }
+    // Whether tile `column + k * share` of a part is there. The last part may be smaller, also by whole rounds of the warps.
+    static __device__ __forceinline__ bool has_tile(int part, int k, int column) {
+        return (k + 1) * share <= tiles_of(part) || column + k * share < tiles_of(part);
+    }
 };
 
 // This thread's input for tile `column + k * share` of a part: row g%4, half g/4 of the columns, 4 columns at 4t; zero
@@ -34,7 +38,7 @@ template <int W, int KIND>
 __device__ __forceinline__ uint2 input_of(u32 x, int part, int k, int set, int column) {
     using C = Cut<W, KIND>;
     const int g = (threadIdx.x & 31) >> 2;
-    const bool there = (g & 3) + set * 4 < W && (C::tiles_of(part) % C::share == 0 || column + k * C::share < C::tiles_of(part));
+    const bool there = (g & 3) + set * 4 < W && C::has_tile(part, k, column);
     return there ? load_shared_8(x + set * 4 * Model::x_stride * 2 + (part * C::part_tiles + k * C::share) * 64) : make_uint2(0, 0);
 }
 
@@ -75,8 +79,7 @@ __device__ __forceinline__ void multiply(Cursor& cursor, int units, const char* 
                         uint4 a[AT_ONCE];
 #pragma unroll
                         for (int k = k0; k < C::mine && k < k0 + AT_ONCE; k++)
-                            a[k - k0] = C::tiles_of(part) % C::share == 0 || column + k * C::share < C::tiles_of(part)
-                                            ? load_shared_16(from + k * C::share * 512) : make_uint4(0, 0, 0, 0);
+                            a[k - k0] = C::has_tile(part, k, column) ? load_shared_16(from + k * C::share * 512) : make_uint4(0, 0, 0, 0);
                         __syncwarp();  // keeps the assembler from sinking each load to its product, which would wait for every one
 #pragma unroll
                         for (int k = k0; k < C::mine && k < k0 + AT_ONCE; k++)
