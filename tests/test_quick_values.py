@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 import kogagent.types as types
 from kogagent.loop import protocols, step
 from kogagent.types import Timings, ToolCall, TurnEnd, Usage
+from kogagent.types.quick import maker
 
 CHECKED = ("File", "SamplingParams", "Event")  # look at what they are given, or are no value by themselves
 MADE = [
@@ -32,12 +33,16 @@ def test_a_value_is_what_was_given_and_stays_so(kind: Any) -> None:
     given = filled(kind)
     value: Any = kind(**given)
     assert {name: getattr(value, name) for name in given} == given and type(value) is kind
-    copied: Any = replace(value)
+    made: Any = maker(kind)(**given)
+    assert {name: getattr(made, name) for name in given} == given and type(made) is kind
+    copied: Any = replace(made)
     assert copied == value and copy.deepcopy(value) == value
     assert pickle.loads(pickle.dumps(value)) == value
     for name in given:
         with pytest.raises(FrozenInstanceError):
             setattr(value, name, "another")
+        with pytest.raises(FrozenInstanceError):
+            setattr(made, name, "another")
     with pytest.raises(FrozenInstanceError):
         value.no_field = 1
     with pytest.raises(TypeError, match="unexpected keyword argument 'wrong'"):
@@ -47,6 +52,8 @@ def test_a_value_is_what_was_given_and_stays_so(kind: Any) -> None:
 def test_defaults_are_made_anew_and_what_must_be_given_is_missed() -> None:
     first, second = TurnEnd("stop"), TurnEnd("stop")
     assert first == second == TurnEnd("stop", Usage(), Timings(), at=0.0) and first.at <= second.at
+    third = maker(TurnEnd)("stop")
+    assert third == first and third.at >= second.at
     with pytest.raises(TypeError, match="missing 2 required positional arguments: 'name' and 'arguments'"):
         ToolCall("1")  # type: ignore[call-arg]
 
