@@ -40,6 +40,8 @@ class Channel:
         self._reader: asyncio.Future[None] | None = None  # waits for an event, and has not been woken
         self._writers: list[asyncio.Future[None]] = []
         self.waited_s = 0.0  # the run, for its reader
+        self._passing = False  # the run gives the event loop one pass, for the reader's sake
+        self._asked = False  # the reader does so, for the run's
         self._ended = False
         self._closed = False
         self._error: BaseException | None = None
@@ -65,8 +67,12 @@ class Channel:
         if not self.events and self._reader is not None:
             return
         started = perf_counter()
-        yield  # a reader that was woken has its turn now, and seldom needs more
-        while self.events or self._reader is None:
+        self._passing = True
+        try:
+            yield  # a reader that was woken has its turn now, and seldom needs more
+        finally:
+            self._passing = False
+        while self.events or not (self._asked or self._reader is not None):
             writer = asyncio.get_running_loop().create_future()
             self._writers.append(writer)
             yield from writer
@@ -78,24 +84,34 @@ class Channel:
         self._error = error
         self._wake_reader()
 
-    async def get(self) -> AgentEvent:
-        """The next event. Raises the run's error, StopAsyncIteration after the end."""
+    @types.coroutine
+    def get(self) -> Generator[Any, None, AgentEvent]:
+        """The next event. Raises the run's error, StopAsyncIteration after the end. A generator as `drained`
+        is."""
         while not self.events:
             if self._closed:
                 raise StopAsyncIteration
             if self._ended:
                 error, self._error = self._error, None
                 raise error if error is not None else StopAsyncIteration
-            if self._reader is not None:
+            if self._reader is not None or self._asked:
                 raise RuntimeError("another task is reading this stream; a stream has one reader")
+            for writer in self._writers:
+                if not writer.done():
+                    writer.set_result(None)
+            self._writers.clear()
+            if (
+                self._passing
+            ):  # the run waits for this question alone, and will have put more by the next pass
+                self._asked = True
+                try:
+                    yield
+                finally:
+                    self._asked = False
+                continue
             self._reader = waiting = asyncio.get_running_loop().create_future()
-            if self._writers:
-                for writer in self._writers:
-                    if not writer.done():
-                        writer.set_result(None)
-                self._writers.clear()
             try:
-                await waiting
+                yield from waiting
             finally:
                 if self._reader is waiting:
                     self._reader = None
