@@ -215,10 +215,12 @@ def _rounded(value: float) -> float:
 def _commit() -> str:
     """The commit, with "+" where package or benchmarks differ from it.
 
-    Outside a checkout (a copy of the sources on another machine) what KOGAGENT_COMMIT says, "" without it.
+    What KOGAGENT_COMMIT says goes before that: a copy of the sources on another machine may have no history,
+    or another. "" outside a checkout without it.
     """
-    if not (ROOT / ".git").exists() or shutil.which("git") is None:
-        return os.environ.get("KOGAGENT_COMMIT", "")
+    stated = os.environ.get("KOGAGENT_COMMIT", "")
+    if stated or not (ROOT / ".git").exists() or shutil.which("git") is None:
+        return stated
 
     def git(*arguments: str) -> str:
         done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)

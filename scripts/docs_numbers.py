@@ -4,14 +4,15 @@ A figure in Markdown stands between two comments:
 
     <!--fig decode smollm2-135m/fp16 tok_s value .0f-->63<!--/fig-->
 
-bench, case, metric, field of the record, Python format. The newest record of the three counts.
-"peers.NAME" as the field reads one peer; spaces in a name are written as underscores.
+bench, case, metric, field of the record, Python format. The newest record of the three counts; with
+"@BACKEND" behind the case, that backend's. "peers.NAME" as the field reads one peer; spaces in a name are
+written as underscores.
 
 A whole table stands between two others, which hold a blank line and the table:
 
     <!--table loop_overhead peers/ us_per_turn ,.0f-->…<!--/table-->
 
-bench, start of the cases, metric, Python format: a row for each case, a column for the value and each peer;
+bench, start of the cases ("@BACKEND" behind it as above), metric, Python format: a row for each case, a column for the value and each peer;
 with several metrics, comma between them, a column for each instead. The format "auto" gives three digits or
 whole numbers. Where nothing was recorded yet the table says so.
 """
@@ -34,11 +35,13 @@ RESULTS = ROOT / "benchmarks" / "results"
 def newest(bench: str, case: str, metric: str, results: Path = RESULTS) -> dict[str, Any]:
     """The last record of a bench, case and metric; KeyError when there is none."""
     path = results / f"{bench}.jsonl"
+    name, _, backend = case.partition("@")
     found = None
     if path.exists():
         for line in path.read_text(encoding="utf-8").splitlines():
             record = json.loads(line)
-            if record["case"].replace(" ", "_") == case and record["metric"] == metric:
+            same = record["case"].replace(" ", "_") == name and record["metric"] == metric
+            if same and backend in ("", record["backend"]):
                 found = record
     if found is None:
         raise KeyError(f"{path} has no record of case {case!r}, metric {metric!r}")
@@ -48,11 +51,13 @@ def newest(bench: str, case: str, metric: str, results: Path = RESULTS) -> dict[
 def table(bench: str, start: str, metrics: str, form: str, results: Path = RESULTS) -> str:
     """The newest records of the cases with this start as Markdown, a row for each case and backend."""
     wanted = metrics.split(",")
+    start, _, backend = start.partition("@")
     path = results / f"{bench}.jsonl"
     found: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
         record = json.loads(line)
-        if record["case"].replace(" ", "_").startswith(start) and record["metric"] in wanted:
+        same = record["case"].replace(" ", "_").startswith(start) and record["metric"] in wanted
+        if same and backend in ("", record["backend"]):
             found.setdefault((record["case"], record["backend"]), {})[record["metric"]] = record
     if not found:
         return "Not recorded yet."
@@ -60,11 +65,11 @@ def table(bench: str, start: str, metrics: str, form: str, results: Path = RESUL
     peers = list(dict.fromkeys(peer for record in records for peer in record["peers"]))
     columns = wanted if len(wanted) > 1 else ["ours", *peers]
     rows = [["", *columns], ["---"] * (1 + len(columns))]
-    for (case, backend), of in found.items():
+    for (case, computed), of in found.items():
         values = {metric: record["value"] for metric, record in of.items()}
         if len(wanted) == 1:
             values = {"ours": values[metrics], **of[metrics]["peers"]}
-        name = case[len(start) :] + (f" [{backend}]" if backend != "none" else "")
+        name = case[len(start) :] + (f" [{computed}]" if computed != "none" else "")
         rows.append([name, *(_shown(values[c], form) if c in values else "" for c in columns)])
     last = max(records, key=lambda record: str(record["date"]))
     notes = list(dict.fromkeys(record["note"] for record in records if record["note"]))

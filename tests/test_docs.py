@@ -78,6 +78,14 @@ def test_a_figure_that_differs_from_its_record_is_rewritten(tmp_path: Path) -> N
         '{"case": "a b", "metric": "tok_s", "value": 63.4, "peers": {"llama.cpp F16": 84.2}}\n'
     )
     assert numbers.newest("x", "a_b", "tok_s", tmp_path)["value"] == 63.4
+    with (tmp_path / "y.jsonl").open("w") as file:
+        for backend, value in (("cuda", 1), ("native", 2), ("cuda", 3), ("native", 4), ("cpu", 5)):
+            print(f'{{"case": "a", "backend": "{backend}", "metric": "ms", "value": {value}}}', file=file)
+    assert [numbers.newest("y", f"a{of}", "ms", tmp_path)["value"] for of in ("", "@cuda", "@native")] == [
+        5,
+        3,
+        4,
+    ]
     with pytest.raises(KeyError, match="no record"):
         numbers.newest("x", "c", "tok_s", tmp_path)
 
