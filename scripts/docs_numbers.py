@@ -12,8 +12,8 @@ A whole table stands between two others, which hold a blank line and the table:
 
     <!--table loop_overhead peers/ us_per_turn ,.0f-->…<!--/table-->
 
-bench, start of the cases ("@BACKEND" behind it as above), metric, Python format: a row for each case, a column for the value and each peer;
-with several metrics, comma between them, a column for each instead. The format "auto" gives three digits or
+bench, start of the cases ("@BACKEND" behind it as above), metric, Python format: a row for each case, a
+column for the value and each peer; with several metrics, comma between them, a column for each instead. The format "auto" gives three digits or
 whole numbers. Where nothing was recorded yet the table says so.
 """
 
@@ -41,7 +41,7 @@ def newest(bench: str, case: str, metric: str, results: Path = RESULTS) -> dict[
         for line in path.read_text(encoding="utf-8").splitlines():
             record = json.loads(line)
             same = record["case"].replace(" ", "_") == name and record["metric"] == metric
-            if same and backend in ("", record["backend"]):
+            if same and (not backend or record["backend"] == backend):
                 found = record
     if found is None:
         raise KeyError(f"{path} has no record of case {case!r}, metric {metric!r}")
