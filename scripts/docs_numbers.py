@@ -13,8 +13,8 @@ A whole table stands between two others, which hold a blank line and the table:
     <!--table loop_overhead peers/ us_per_turn ,.0f-->…<!--/table-->
 
 bench, start of the cases ("@BACKEND" behind it as above), metric, Python format: a row for each case, a
-column for the value and each peer; with several metrics, comma between them, a column for each instead. The format "auto" gives three digits or
-whole numbers. Where nothing was recorded yet the table says so.
+column for the value and each peer; with several metrics, comma between them, a column for each instead. The
+format "auto" gives three digits or whole numbers. Where nothing was recorded yet the table says so.
 """
 
 from __future__ import annotations
