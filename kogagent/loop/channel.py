@@ -64,7 +64,7 @@ class Channel:
     def drained(self) -> Generator[Any, None, None]:
         """Wait until every event is taken and the reader waits for another. A generator, since a coroutine
         that gives the event loop one pass would need another below it."""
-        if not self.events and self._reader is not None:
+        if not self.events and (self._reader is not None or self._asked):
             return
         started = perf_counter()
         self._passing = True
@@ -72,7 +72,7 @@ class Channel:
             yield  # a reader that was woken has its turn now, and seldom needs more
         finally:
             self._passing = False
-        while self.events or not (self._asked or self._reader is not None):
+        while self.events or (self._reader is None and not self._asked):
             writer = asyncio.get_running_loop().create_future()
             self._writers.append(writer)
             yield from writer
@@ -100,9 +100,7 @@ class Channel:
                 if not writer.done():
                     writer.set_result(None)
             self._writers.clear()
-            if (
-                self._passing
-            ):  # the run waits for this question alone, and will have put more by the next pass
+            if self._passing:  # the run waits for this question alone: it may have put more by the next pass
                 self._asked = True
                 try:
                     yield
