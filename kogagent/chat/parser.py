@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TypeAlias
 
-from kogagent.chat.pieces import CallRead, Form, TextStream, escaping, goes_on_bare, unquoted
+from kogagent.chat.pieces import CallRead, TextStream, escaping, form_of, goes_on_bare, unquoted
 from kogagent.chat.reader import Kinds, Read, any_kind, is_space
 from kogagent.chat.scan import Literal, Progress, bytes_of
 from kogagent.errors import InputError
@@ -46,7 +46,7 @@ class TurnParser:
         kinds: Kinds = any_kind,
     ) -> None:
         self._vocabulary = vocabulary
-        form = None if format is None else Form(format, vocabulary)
+        form = None if format is None else form_of(format, vocabulary)
         self._kinds = kinds
         self._form = form if calls else None
         self._ends = frozenset(vocabulary.end_ids)

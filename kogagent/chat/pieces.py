@@ -37,6 +37,21 @@ class Form:
         return JsonReader() if self.is_json else StyleReader(self._form, self._names, kinds)
 
 
+_MOST_FORMS = 64
+_forms: dict[tuple[CallFormat, str], Form] = {}
+
+
+def form_of(form: CallFormat, vocabulary: Vocabulary) -> Form:
+    """The same `Form` for every turn: to spell its texts costs more than to read a call."""
+    key = form, vocabulary.digest
+    found = _forms.get(key)
+    if found is None:
+        if len(_forms) >= _MOST_FORMS:
+            _forms.clear()
+        found = _forms[key] = Form(form, vocabulary)
+    return found
+
+
 class TextStream:
     """Bytes on their way to text."""
 
