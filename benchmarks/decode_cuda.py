@@ -29,12 +29,10 @@ import torch
 from benchmarks.common import Figure, Record, append, interleave, make_record, show
 from benchmarks.peer_process import PEERS, PeerFailed, PeerProcess
 from benchmarks.shapes import SHAPES
-from kogagent.engine.backends.arrangement import kernel_steps
 from kogagent.engine.backends.cuda import CudaBackend
 from kogagent.engine.engine import EngineCore
 from kogagent.engine.sampling import SamplingParams
 from kogagent.kernels.monokernel import Monokernel, Segment, Token
-from kogagent.kernels.pack import plan
 from kogagent.local.engine import Engine
 from kogagent.spec import ModelSpec, Vocabulary
 from kogagent.tokenizer import Tokenizer
@@ -57,13 +55,6 @@ def random_on_device(spec: ModelSpec, seed: int = 0) -> dict[str, torch.Tensor]:
             tensor.normal_(0.0, shape[-1] ** -0.5, generator=generator)
         out[name] = tensor
     return out
-
-
-def make_kernel(spec: ModelSpec, tensors: dict[str, torch.Tensor], *, profile: bool = False) -> Monokernel:
-    steps, one_stream = kernel_steps(spec)
-    card: Any = torch.cuda.get_device_properties(0)
-    layout = plan(spec, card.multi_processor_count, card.shared_memory_per_block_optin, one_stream=one_stream)
-    return Monokernel(layout, tensors, steps, profile=profile)
 
 
 def random_cache(spec: ModelSpec) -> torch.Tensor:
