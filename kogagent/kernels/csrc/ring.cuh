@@ -10,7 +10,7 @@ struct Ring {
     int stage_bytes, stages;
     int slot, parity;  // of the reader or the writer that holds this copy
     int filled;        // stages this writer has filled, counted to `stages`
-    u32 due;           // clock before which this writer asks for nothing more
+    u32 asked;         // clock when this writer asked for something last
 
     __device__ __forceinline__ void next() {
         if (++slot == stages) {
@@ -98,9 +98,9 @@ __device__ __forceinline__ bool ring_fill(Ring& r, const char* from, int bytes, 
 #pragma unroll 1
             for (int at = 0; at < bytes; at += PIECE) {
                 u32 now;
-                while ((int)((now = cycles()) - r.due) < 0) {
+                while ((now = cycles()) - r.asked < (u32)PACE) {
                 }
-                r.due = now + PACE;
+                r.asked = now;
                 ring_copy(r, to + at, from + at, min(PIECE, bytes - at), lane, policy);
             }
         } else {
