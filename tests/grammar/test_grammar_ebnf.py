@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Iterable
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from grammar_rules import ALPHABET, random_grammar, recognises, short_walk
 from grammar_schemas import random_walk
 from grammar_vocabularies import byte_vocabulary, smollm
 
-from kogagent.engine.grammar import Grammar, compile_ebnf
+from kogagent.engine.grammar import Grammar, compile_ebnf, procedures
 from kogagent.engine.grammar.automaton import END, FINISHED, Frame
 from kogagent.engine.grammar.ebnf import read_ebnf
 from kogagent.engine.grammar.tables import begin, make_tables, step
@@ -191,3 +192,26 @@ def test_a_grammar_that_needs_a_byte_no_token_has_is_refused() -> None:
 def test_the_engine_takes_it_beside_the_other_grammars() -> None:
     grammar = compiled(Ebnf('word: "a" | "b"', start="word", depth=2), PLAIN)
     assert grammar is compile_ebnf('word: "a" | "b"', PLAIN, start="word", depth=2)
+
+
+def test_a_rule_that_cannot_be_told_apart_is_refused_before_it_costs_much(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked_at: list[int] = []
+    real = procedures._Nfa.closure
+
+    def closure(self: procedures._Nfa, states: Iterable[int]) -> frozenset[int]:
+        found = real(self, states)
+        looked_at.append(len(found))
+        return found
+
+    monkeypatch.setattr(procedures._Nfa, "closure", closure)
+    monkeypatch.setattr(procedures, "MAX_LOOKED_AT", 20_000)
+    with pytest.raises(
+        InputError, match="rule 'start': to tell its alternatives apart more than 20000 places"
+    ):
+        compile_ebnf('start: (("a"|"b"){0,40} "c"?){0,60}', PLAIN)
+    assert sum(looked_at) <= 20_000 + 3 * max(looked_at)
+    looked_at.clear()
+    compile_ebnf('start: (("a"|"b"){0,4} "c"?){0,6}', PLAIN)
+    assert 0 < sum(looked_at) < 20_000

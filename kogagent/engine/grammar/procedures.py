@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from kogagent.engine.grammar.automaton import END, FINISHED, RETURN
 from kogagent.engine.grammar.builder import Builder
@@ -29,7 +30,9 @@ from kogagent.errors import InputError
 
 MAX_NFA_STATES = 50_000
 MAX_RULE_STATES = 16_384
-"""Of one rule made deterministic: as many as a device's table holds, and some seconds of compiling."""
+"""Of one rule made deterministic: as many as a device's table holds."""
+MAX_LOOKED_AT = 500_000
+"""Places of all rules that are put together to make them deterministic: well under a second of compiling."""
 
 Move = tuple[str, int]
 """("", next state), or (rule to call, state to come back to)."""
@@ -77,13 +80,18 @@ class _Procedure:
     rows: tuple[dict[int, Move], ...]
     accept: frozenset[int]
 
+    @cached_property
+    def calls(self) -> bool:
+        """Whether it calls any rule."""
+        return any(callee for row in self.rows for callee, _ in row.values())
+
 
 class Procedures:
     """All rules that are called, and the one to start from. Raises InputError naming rule and line."""
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
-        self._size = 0
+        self._size = self._looked_at = 0
         self._nfas: dict[str, tuple[_Nfa, int, int]] = {}
         self.endless = False
         """Whether a text may go on for ever without nesting."""
@@ -213,6 +221,13 @@ class Procedures:
 
         def number(states: Iterable[int]) -> int:
             key = nfa.closure(states)
+            self._looked_at += len(key)
+            if self._looked_at > MAX_LOOKED_AT:
+                raise self.rules.error(
+                    name,
+                    f"to tell its alternatives apart more than {MAX_LOOKED_AT} places must be looked at; "
+                    "use fewer repetitions that may begin alike",
+                )
             if key not in index:
                 index[key] = len(order)
                 order.append(key)
@@ -309,6 +324,8 @@ class _Writer:
 
     def _ending(self, name: str, left: int) -> frozenset[int]:
         procedure = self.source.procedures[name]
+        if left and not procedure.calls:
+            return self._alive[name, left - 1]  # how many calls are left is nothing to it
         sources: list[set[int]] = [set() for _ in procedure.rows]
         for state, row in enumerate(procedure.rows):
             for byte, (callee, to) in row.items():
