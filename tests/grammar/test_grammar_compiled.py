@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,9 @@ from grammar_schemas import random_schema
 from grammar_vocabularies import smollm
 
 from kogagent.engine.grammar import Bounds, Grammar, compile_ebnf, compile_schema, compile_turn
-from kogagent.engine.grammar.automaton import END, FINISHED, SPECIAL, Automaton
+from kogagent.engine.grammar.ahead import Ahead, look_ahead
+from kogagent.engine.grammar.automaton import END, FINISHED, SPECIAL, Automaton, Frame
+from kogagent.engine.grammar.compiled import CompiledAhead
 from kogagent.engine.grammar.forced import Config, Forced
 from kogagent.engine.grammar.walker import Walker
 from kogagent.errors import SchemaError
@@ -40,7 +43,18 @@ def drawn_vocabulary(rand: random.Random) -> Vocabulary:
     more = [b"".join(rand.choices(pieces, k=rand.randint(2, 5))) for _ in range(250)]
     more += [b'name": "', b'{"', b"}}\n", b"    ", *rand.choices(more, k=8)]
     tokens = (*(bytes([b]) for b in range(256)), *SPECIALS, *more, b"")
-    return Vocabulary(tokens, frozenset(range(256, 260)), (256, 257))
+    numbers = {text: id for id, text in reversed(list(enumerate(tokens))) if text and not 256 <= id < 260}
+    longest = max(map(len, tokens))
+
+    def encode(text: str) -> list[int]:
+        rest, ids = text.encode(), []
+        while rest:
+            size = next(size for size in range(longest, 0, -1) if rest[:size] in numbers)
+            ids.append(numbers[rest[:size]])
+            rest = rest[size:]
+        return ids
+
+    return Vocabulary(tokens, frozenset(range(256, 260)), (256, 257), encode)
 
 
 def after(automaton: Automaton, config: Config | None, text: bytes) -> Config | None:
@@ -179,3 +193,57 @@ def test_both_say_the_same_of_a_real_vocabulary(rng: np.random.Generator) -> Non
         for config in met(grammar, rand, 6):
             assert np.array_equal(grammar.walker.mask(*config), plain.mask(*config)), config
             assert grammar.walker.forced(*config) == plain.forced(*config), config
+
+
+def looked_at(look: Ahead | CompiledAhead, met: list[Config], turns: list[tuple[int, Config]]) -> list[int]:
+    """How many classes were met after each look. turns: after so many looks turn there."""
+    out: list[int] = []
+    while len(out) < 600:
+        for after, config in turns:
+            if after == len(out):
+                look.turn_to(*config)
+        if not look.step():
+            break
+        out.append(len(met))
+    return out
+
+
+def test_both_look_ahead_at_the_same_classes_in_the_same_order(rng: np.random.Generator) -> None:
+    if program.functions() is None:
+        pytest.skip("no compiled program in this install")
+    rand = random.Random(int(rng.integers(2**32)))
+    classes = 0
+    for _ in range(5):
+        named = {"type": "object", "properties": {"a": random_schema(rand), "name": random_schema(rand)}}
+        tools = {
+            "say": named,
+            "name": {"type": "object", "properties": {"b": {"enum": ["ab1", "a0.ab"]}}},
+        }
+        try:
+            grammar = compile_turn(tools, drawn_vocabulary(rand), HERMES, tool_choice="required")
+        except SchemaError:
+            continue
+        turns = [(rand.randint(1, 60), config) for config in met(grammar, rand, 3)]
+        said = []
+        for compiled in (True, False):
+            walker = Walker(grammar.automaton, grammar.trie, compiled=compiled)
+            other = replace(grammar, walker=walker)
+            order: list[Config] = []
+
+            def meet(
+                state: int, frame: Frame, *, other: Grammar = other, order: list[Config] = order
+            ) -> Config | None:
+                order.append((state, frame))
+                if len(order) % 9 == 8:
+                    return None  # not certain
+                run, after = other.run(state, frame)
+                return (
+                    (state, frame) if not run or after is None else (after[0], other.walker.normal(after[1]))
+                )
+
+            look = look_ahead(other, meet)
+            assert isinstance(look, CompiledAhead) == compiled
+            said.append((looked_at(look, order, turns), order))
+        assert said[0] == said[1]
+        classes += len(said[0][0])
+    assert classes > 60

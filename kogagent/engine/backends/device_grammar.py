@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kogagent.engine.grammar.ahead import Ahead
+from kogagent.engine.grammar.ahead import look_ahead
 from kogagent.engine.grammar.automaton import COUNT, END, FINISHED, SPECIAL, Automaton, Frame
 from kogagent.engine.grammar.forced import Config
 from kogagent.engine.grammar.matcher import Grammar, Matcher
@@ -101,7 +101,7 @@ class DeviceGrammar:
         self._frames_keys: dict[Frame, int] = {}
         self.version = 0
         self._forget(1024, 8192)
-        self._ahead = Ahead(grammar, self._learn)
+        self._ahead = look_ahead(grammar, self._learn)
 
     def _forget(self, slots: int, ids: int) -> None:
         self._slots, self._ids = slots, ids

@@ -25,6 +25,7 @@ from kogagent.engine.grammar.automaton import (
     TARGET,
     Frame,
 )
+from kogagent.engine.grammar.compiled import CompiledAhead
 from kogagent.engine.grammar.forced import Config
 from kogagent.engine.grammar.matcher import Grammar
 
@@ -48,6 +49,12 @@ class _Class:
         self.config, self.alone = config, alone
         self.behind: list[tuple[_Class, int]] | None = None
         self.turn = 0
+
+
+def look_ahead(grammar: Grammar, meet: Callable[[int, Frame], Config | None]) -> Ahead | CompiledAhead:
+    """`Ahead`, or the compiled program that goes the same way, where it is there."""
+    walker = grammar.walker.compiled
+    return Ahead(grammar, meet) if walker is None else CompiledAhead(walker, grammar.automaton, meet)
 
 
 class Ahead:
@@ -174,7 +181,7 @@ class Ahead:
                 assert after is not None, "a forced byte is illegal"
                 at = self._normal(after)
             passed = size
-            out.setdefault(self._class(at, alone=True), _BYTE)
+            out.setdefault(self._class(self._normal(at), alone=True), _BYTE)
 
     def _token_ends(self, head: bytes, text: bytes, alone: bool) -> list[int]:
         """At which places of a text, but its beginning, a token may end that begins with `head` or, unless

@@ -238,6 +238,8 @@ class Automaton:
 
 
 def _distinct(moves: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """Of the bytes with the same move one, and all other symbols."""
-    first = {move if symbol < END else ~symbol: (symbol, move) for symbol, move in moves}
+    """Of the bytes with the same move the first, and all other symbols, in order."""
+    first: dict[int, tuple[int, int]] = {}
+    for symbol, move in sorted(moves):
+        first.setdefault(move if symbol < END else ~symbol, (symbol, move))
     return tuple(first.values())

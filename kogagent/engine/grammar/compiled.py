@@ -9,32 +9,33 @@ from __future__ import annotations
 import ctypes
 import threading
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from kogagent.engine.grammar.automaton import FAR, LOW, SPECIAL, Frame
+from kogagent.engine.grammar.automaton import FAR, LOW, SPECIAL, Automaton, Frame
 from kogagent.engine.grammar.bodies import Body, Mask, Within
 from kogagent.engine.grammar.forced import Config, Forced
 from kogagent.engine.grammar.tables import Tables
 from kogagent.engine.grammar.trie import TokenTrie, Tree
 from kogagent.errors import DeviceError
-from kogagent.kernels.cpu import library, walker
+from kogagent.kernels.cpu import library
+from kogagent.kernels.cpu import walker as program
 
 _SHORT = 1500
 """Nodes of the vocabulary's tree that are looked at while other threads wait for the interpreter."""
 _ALL = 0xFFFFFFFF
 _KEPT = 4096  # frames
 _BLOCK = 16  # masks that are made at a time
-_CLASSES = {walker.FAR: FAR, walker.LOW: LOW}
+_CLASSES = {program.FAR: FAR, program.LOW: LOW}
 
 
 def compiled_walker(tables: Callable[[], Tables], trie: TokenTrie, margin: int) -> CompiledWalker | None:
     """One for this automaton and vocabulary; None where the program is not there. Raises what `tables`
     does."""
-    functions = walker.functions()
+    functions = program.functions()
     return None if functions is None else CompiledWalker(functions, tables(), trie, margin)
 
 
@@ -56,8 +57,8 @@ def table_arguments(
 class CompiledWalker:
     """Raises DeviceError where memory is not to be had."""
 
-    def __init__(self, functions: walker.Functions, tables: Tables, trie: TokenTrie, margin: int) -> None:
-        self._c, self._handle = functions, None
+    def __init__(self, functions: program.Functions, tables: Tables, trie: TokenTrie, margin: int) -> None:
+        self.functions, self.handle = functions, None
         self._words = trie.words
         self._states, self._sites = tables.states, tables.site_numbers
         self._state_at, self._site_at = list(tables.states), list(tables.site_numbers)
@@ -67,27 +68,27 @@ class CompiledWalker:
         ends = np.array(trie.end_ids, np.int32)
         twins = trie.arrays["twins"]
         self._kept += [ends, twins, tables.special_ids]
-        vocabulary = walker.Vocabulary(
+        vocabulary = program.Vocabulary(
             _tree(trie)[0],
             *(one.ctypes.data for one in (twins, ends, tables.special_ids)),
             *(len(twins), len(ends), len(self._special), trie.words),
         )
-        self._forced = walker.Forced()
+        self._forced = program.Forced()
         self._forced_at = ctypes.addressof(self._forced)
-        self._place = walker.Place()
+        self._place = program.Place()
         self._place_at = ctypes.addressof(self._place)
         self._known_frames: dict[Frame, bytes] = {}
         self._rooms: list[tuple[Mask, int]] = []
-        self._lock = threading.Lock()  # what a call leaves is read before the next one
-        self._handle = functions.open_walker(ctypes.byref(arguments), ctypes.byref(vocabulary))
-        if self._handle is None:
+        self.lock = threading.Lock()  # what a call leaves is read before the next one
+        self.handle = functions.open_walker(ctypes.byref(arguments), ctypes.byref(vocabulary))
+        if self.handle is None:
             raise DeviceError("the CPU program found no memory for a grammar")
-        self._trie = trie  # its arrays are read
+        self.trie = trie  # its arrays are read
         self._new_rooms()  # now is more time than before the first mask
 
     def __del__(self) -> None:
-        if self._handle is not None:
-            self._c.close_walker(self._handle)
+        if self.handle is not None:
+            self.functions.close_walker(self.handle)
 
     def choice_room(self, state: int) -> int:
         """`Tables.choice_rooms` of an automaton's state."""
@@ -96,41 +97,55 @@ class CompiledWalker:
 
     def forced(self, state: int, frame: Frame) -> Forced | None:
         """As `Walker.forced`."""
-        place = self._handle, self._states[state], self._packed(frame)
-        with self._lock:
-            said = self._c.find_forced_held(*place, self._forced_at)
+        place = self.handle, self._states[state], self._packed(frame)
+        with self.lock:
+            said = self.functions.find_forced_held(*place, self._forced_at)
             if said == 0:
                 return None
             _check(said)
             out = self._forced
             text, symbol = ctypes.string_at(out.text, out.length), out.symbol
             borders = tuple(_words(out.borders, out.n_borders))
-        return Forced(text, None if symbol == walker.NO_SYMBOL else self._symbol(symbol), borders)
+        return Forced(text, None if symbol == program.NO_SYMBOL else self._symbol(symbol), borders)
 
     def after(self, state: int, frame: Frame, size: int) -> Config:
         """Behind the first `size` bytes of what is forced."""
-        place = self._handle, self._states[state], self._packed(frame)
-        with self._lock:
-            _check(self._c.go_along_held(*place, size, self._place_at))
-            words, state = _words(self._place.frames, self._place.length), self._place.state
-        below: Frame | None = None
+        place = self.handle, self._states[state], self._packed(frame)
+        with self.lock:
+            _check(self.functions.go_along_held(*place, size, self._place_at))
+            return self.place(self._place)
+
+    def place(self, said: program.Place) -> Config:
+        """The configuration that the program speaks of."""
+        words = _words(said.frames, said.length)
+        frame: Frame | None = None
         for i in range(len(words) - 2, 0, -2):
             count = words[i + 1]
-            below = (self._site_at[words[i]], _CLASSES.get(count, count), below)
-        assert below is not None
-        return self._state_at[state], below
+            frame = (self._site_at[words[i]], _CLASSES.get(count, count), frame)
+        assert frame is not None
+        return self._state_at[said.state], frame
+
+    def packed(self, state: int, frame: Frame) -> tuple[int, bytes]:
+        """A configuration as the program is told of it."""
+        return self._states[state], self._packed(frame)
+
+    def flags(self, states: Iterable[int]) -> npt.NDArray[np.uint8]:
+        """[states]: 1 for these of an automaton."""
+        out = np.zeros(len(self._states), np.uint8)
+        out[[self._states[state] for state in states if state in self._states]] = 1
+        return out
 
     def mask(self, state: int, frame: Frame, within: Within | None) -> Mask:
         """As `Walker.mask`. within: what stays in the frame's body, where the state is one of a body."""
         tree, base = None, None
         if within is not None:
             tree, base = _tree(within.body.tree, within.body)[1], within.address
-        place = self._handle, self._states[state], self._packed(frame), tree, base
-        with self._lock:
+        place = self.handle, self._states[state], self._packed(frame), tree, base
+        with self.lock:
             mask, address = (self._rooms or self._new_rooms()).pop()
-            said = self._c.find_mask_held(*place, _SHORT, address)
+            said = self.functions.find_mask_held(*place, _SHORT, address)
             if said == 1:
-                said = self._c.find_mask_let_go(*place, _ALL, address)
+                said = self.functions.find_mask_let_go(*place, _ALL, address)
         if said:
             _check(said)
         return mask
@@ -162,6 +177,47 @@ class CompiledWalker:
         return code if code < SPECIAL else SPECIAL + self._special[code - SPECIAL]
 
 
+class CompiledAhead:
+    """As `Ahead`, class for class; one caller at a time."""
+
+    def __init__(
+        self, walker: CompiledWalker, automaton: Automaton, meet: Callable[[int, Frame], Config | None]
+    ) -> None:
+        self._walker, self._meet, self._c = walker, meet, walker.functions
+        self._handle = None
+        self._bodies = walker.flags(automaton.bodies)
+        self._backwards = walker.trie.backwards
+        self._out = program.Place()
+        self._out_at = ctypes.addressof(self._out)
+        self._handle = self._c.open_ahead(walker.handle, self._bodies.ctypes.data, _tree(self._backwards)[1])
+        if self._handle is None:
+            raise DeviceError("the CPU program found no memory for what comes next")
+        self.turn_to(automaton.start, automaton.frames)
+
+    def __del__(self) -> None:
+        if self._handle is not None:
+            self._c.close_ahead(self._handle)
+
+    def turn_to(self, state: int, frame: Frame) -> None:
+        """As `Ahead.turn_to`."""
+        with self._walker.lock:
+            _check(self._c.turn_to_held(self._handle, *self._walker.packed(state, frame)))
+
+    def step(self) -> bool:
+        """As `Ahead.step`."""
+        with self._walker.lock:
+            said: int = self._c.look_ahead_held(self._handle, self._out_at)
+            _check(said)
+            if said < 2:
+                return said == 1
+            place = self._walker.place(self._out)
+        after = self._meet(*place)
+        with self._walker.lock:
+            met = (0, None) if after is None else self._walker.packed(*after)
+            _check(self._c.met_held(self._handle, *met))
+        return True
+
+
 def _words(address: int | None, count: int) -> array[int]:
     out = array("I")
     if address is not None and count:
@@ -174,13 +230,13 @@ def _check(said: int) -> None:
         raise DeviceError("the CPU program found no memory for a walk")
 
 
-def _tree(tree: Tree, body: Body | None = None) -> tuple[walker.Tree, int]:
+def _tree(tree: Tree, body: Body | None = None) -> tuple[program.Tree, int]:
     """kog_tree and its address, made once; the tree keeps its arrays."""
-    found: tuple[walker.Tree, int] | None = tree.for_programs
+    found: tuple[program.Tree, int] | None = tree.for_programs
     if found is None:
         groups = () if body is None else (body.group_first, body.ids, body.id_counts)
         arrays = (tree.byte, tree.nodes, *groups)
         addresses = [one.ctypes.data for one in arrays] + [None] * (5 - len(arrays))
-        made = walker.Tree(*addresses, len(tree.byte), len(groups[0]) - 1 if groups else 0)
+        made = program.Tree(*addresses, len(tree.byte), len(groups[0]) - 1 if groups else 0)
         found = tree.for_programs = made, ctypes.addressof(made)
     return found

@@ -7,7 +7,6 @@ Special ids, end ids and empty tokens are not in the tree: no text spells them.
 from __future__ import annotations
 
 import threading
-from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -120,15 +119,14 @@ class TokenTrie(Tree):
 
     def ends(self, text: bytes) -> bool:
         """Whether some token ends with these bytes."""
-        reversed_text = text[::-1]
-        at = bisect_left(self._reversed, reversed_text)
-        return at < len(self._reversed) and self._reversed[at].startswith(reversed_text)
+        return self.backwards.find(text[::-1]) >= 0
 
     @cached_property
-    def _reversed(self) -> list[bytes]:
-        """The tokens from their last byte to their first, in order; a tenth of a second for 150,000."""
+    def backwards(self) -> Tree:
+        """The tokens from their last byte to their first; some tenths of a second for 150,000."""
         closed = set(self.vocabulary.end_ids) | self.vocabulary.special
-        return sorted(text[::-1] for i, text in enumerate(self.vocabulary.tokens) if i not in closed)
+        texts = {text[::-1] for i, text in enumerate(self.vocabulary.tokens) if text and i not in closed}
+        return Tree(built(sorted(texts), np.arange(len(texts), dtype=np.int32)))
 
 
 def built(texts: Sequence[bytes], ids: Ints) -> dict[str, npt.NDArray[Any]]:

@@ -60,6 +60,11 @@ class Functions:
     go_along_held: Any
     find_mask_held: Any
     find_mask_let_go: Any
+    open_ahead: Any
+    close_ahead: Any
+    turn_to_held: Any
+    met_held: Any
+    look_ahead_held: Any
 
 
 @cache
@@ -88,4 +93,9 @@ def functions() -> Functions | None:
         typed(held, "kog_go_along", ctypes.c_int, [_P, _U32, _P, _U32, _P]),
         typed(held, "kog_find_mask", *mask),
         typed(let_go, "kog_find_mask", *mask),
+        typed(let_go, "kog_open_ahead", _P, [_P, _P, _P]),
+        typed(let_go, "kog_close_ahead", None, [_P]),
+        typed(held, "kog_turn_to", ctypes.c_int, [_P, _U32, _P]),
+        typed(held, "kog_met", ctypes.c_int, [_P, _U32, _P]),
+        typed(held, "kog_look_ahead", ctypes.c_int, [_P, _P]),
     )

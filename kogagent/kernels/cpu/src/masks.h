@@ -98,7 +98,27 @@ class Walker {
     return true;
   }
 
-  Frames frames;
+  const Rules& rules() const { return rules_; }
+  const kog_tree& tree() const { return v.tree; }
+  uint32_t specials() const { return v.n_special; }
+  const std::vector<uint8_t>& text() const { return text_; }  // of the last chain
+
+  // Puts what is forced into `text_`, at most so many bytes, and goes there; the symbol behind it.
+  uint32_t chain(Place& at, uint32_t most) {
+    text_.clear();
+    while (text_.size() < most) {
+      const uint32_t code = only(at);
+      if (code >= kEnd) return code;  // KOG_NO_SYMBOL too
+      text_.push_back(uint8_t(code));
+      Place after = at;
+      after.room = frames.make();
+      if (!step(rules_, after, code) || (after.count() < 0 && same_place(after, at))) return KOG_NO_SYMBOL;
+      at = after;
+    }
+    return KOG_NO_SYMBOL;
+  }
+
+  Frames frames;  // of the call that goes on
 
  private:
   struct Class {
@@ -115,21 +135,6 @@ class Walker {
     Place after = at;
     after.room = &pushed;
     return step(rules_, after, code);
-  }
-
-  // Puts what is forced into `text_`, at most so many bytes, and goes there; the symbol behind it.
-  uint32_t chain(Place& at, uint32_t most) {
-    text_.clear();
-    while (text_.size() < most) {
-      const uint32_t code = only(at);
-      if (code >= kEnd) return code;  // KOG_NO_SYMBOL too
-      text_.push_back(uint8_t(code));
-      Place after = at;
-      after.room = frames.make();
-      if (!step(rules_, after, code) || (after.count() < 0 && same_place(after, at))) return KOG_NO_SYMBOL;
-      at = after;
-    }
-    return KOG_NO_SYMBOL;
   }
 
   // From the end of `text_` on.

@@ -4,10 +4,15 @@
 
 #include <exception>
 
+#include "ahead.h"
 #include "masks.h"
 
 struct kog_walker : kog::Walker {
   using kog::Walker::Walker;
+};
+
+struct kog_ahead : kog::Ahead {
+  using kog::Ahead::Ahead;
 };
 
 extern "C" {
@@ -46,6 +51,42 @@ int kog_find_mask(kog_walker* walker, uint32_t state, const uint32_t* frames, co
   try {
     walker->frames.clear();
     return walker->mask(walker->frames.read(state, frames), body, base, budget, out) ? 0 : 1;
+  } catch (const std::exception&) {
+    return -1;
+  }
+}
+
+kog_ahead* kog_open_ahead(kog_walker* walker, const uint8_t* bodies, const kog_tree* backwards) {
+  try {
+    return new kog_ahead(*walker, bodies, *backwards);
+  } catch (const std::exception&) {
+    return nullptr;
+  }
+}
+
+void kog_close_ahead(kog_ahead* ahead) { delete ahead; }
+
+int kog_turn_to(kog_ahead* ahead, uint32_t state, const uint32_t* frames) {
+  try {
+    ahead->turn_to(state, frames);
+    return 0;
+  } catch (const std::exception&) {
+    return -1;
+  }
+}
+
+int kog_met(kog_ahead* ahead, uint32_t state, const uint32_t* frames) {
+  try {
+    ahead->met(state, frames);
+    return 0;
+  } catch (const std::exception&) {
+    return -1;
+  }
+}
+
+int kog_look_ahead(kog_ahead* ahead, kog_place* out) {
+  try {
+    return ahead->step(*out);
   } catch (const std::exception&) {
     return -1;
   }

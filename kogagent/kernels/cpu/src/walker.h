@@ -72,6 +72,18 @@ KOG_API int kog_go_along(kog_walker* walker, uint32_t state, const uint32_t* fra
 KOG_API int kog_find_mask(kog_walker* walker, uint32_t state, const uint32_t* frames, const kog_tree* body,
                           const uint32_t* base, uint32_t budget, uint32_t* out);
 
+// Looking ahead, as ahead.py does. Keeps walker, bodies [states] (1: of a body) and backwards, the tree of the tokens
+// from their last byte to their first, by reference. NULL when memory is not to be had.
+typedef struct kog_ahead kog_ahead;
+KOG_API kog_ahead* kog_open_ahead(kog_walker* walker, const uint8_t* bodies, const kog_tree* backwards);
+KOG_API void kog_close_ahead(kog_ahead* ahead);
+// Both return 0, or -1 when memory is not to be had. met: answers a 2 of kog_look_ahead; frames NULL: there is nothing
+// behind what is forced, or it is not certain.
+KOG_API int kog_turn_to(kog_ahead* ahead, uint32_t state, const uint32_t* frames);
+KOG_API int kog_met(kog_ahead* ahead, uint32_t state, const uint32_t* frames);
+// 0: nothing is left; 1: one more class was looked at; 2: in that of `out` something is forced, and kog_met must follow.
+KOG_API int kog_look_ahead(kog_ahead* ahead, kog_place* out);
+
 #ifdef __cplusplus
 }
 #endif
