@@ -178,21 +178,17 @@ class CompiledWalker:
 
 
 class CompiledAhead:
-    """As `Ahead`, class for class; one caller at a time."""
+    """As `Ahead`, class for class; one caller at a time. Nothing is made ready before the first `step`."""
 
     def __init__(
         self, walker: CompiledWalker, automaton: Automaton, meet: Callable[[int, Frame], Config | None]
     ) -> None:
         self._walker, self._meet, self._c = walker, meet, walker.functions
-        self._handle = None
-        self._bodies = walker.flags(automaton.bodies)
-        self._backwards = walker.trie.backwards
+        self._handle: int | None = None
+        self._automaton = automaton
+        self._turns: list[Config] = [(automaton.start, automaton.frames)]  # not yet told to the program
         self._out = program.Place()
         self._out_at = ctypes.addressof(self._out)
-        self._handle = self._c.open_ahead(walker.handle, self._bodies.ctypes.data, _tree(self._backwards)[1])
-        if self._handle is None:
-            raise DeviceError("the CPU program found no memory for what comes next")
-        self.turn_to(automaton.start, automaton.frames)
 
     def __del__(self) -> None:
         if self._handle is not None:
@@ -200,12 +196,25 @@ class CompiledAhead:
 
     def turn_to(self, state: int, frame: Frame) -> None:
         """As `Ahead.turn_to`."""
-        with self._walker.lock:
-            _check(self._c.turn_to_held(self._handle, *self._walker.packed(state, frame)))
+        self._turns.append((state, frame))
+
+    def _open(self) -> None:
+        self._bodies = self._walker.flags(self._automaton.bodies)
+        self._backwards = self._walker.trie.backwards
+        self._handle = self._c.open_ahead(
+            self._walker.handle, self._bodies.ctypes.data, _tree(self._backwards)[1]
+        )
+        if self._handle is None:
+            raise DeviceError("the CPU program found no memory for what comes next")
 
     def step(self) -> bool:
         """As `Ahead.step`."""
+        if self._handle is None:
+            self._open()
         with self._walker.lock:
+            for turn in self._turns:
+                _check(self._c.turn_to_held(self._handle, *self._walker.packed(*turn)))
+            self._turns.clear()
             said: int = self._c.look_ahead_held(self._handle, self._out_at)
             _check(said)
             if said < 2:
