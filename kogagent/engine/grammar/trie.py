@@ -6,6 +6,7 @@ Special ids, end ids and empty tokens are not in the tree: no text spells them.
 
 from __future__ import annotations
 
+import builtins
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -42,12 +43,27 @@ class Tree:
         """byte [n]; nodes [n, 3]: first, count and token, which are asked for together."""
         self.byte, self.nodes = (arrays[name] for name in NODES)
         self.first, self.count, self.token = (self.nodes[:, i] for i in range(3))
-        # Copies for walks of single nodes, where plain lists are faster.
-        self.bytes = self.byte.tobytes()
-        self.first_list: list[int] = self.first.tolist()
-        self.count_list: list[int] = self.count.tolist()
-        self.token_list: list[int] = self.token.tolist()
         self.for_programs: Any = None  # what a program is told of it
+
+    # Copies for walks of single nodes in Python, where plain lists are faster.
+    @cached_property
+    def bytes(self) -> builtins.bytes:
+        return self.byte.tobytes()
+
+    @cached_property
+    def first_list(self) -> list[int]:
+        found: list[int] = self.first.tolist()
+        return found
+
+    @cached_property
+    def count_list(self) -> list[int]:
+        found: list[int] = self.count.tolist()
+        return found
+
+    @cached_property
+    def token_list(self) -> list[int]:
+        found: list[int] = self.token.tolist()
+        return found
 
     def children(self, nodes: Ints) -> tuple[Ints, npt.NDArray[np.intp]]:
         """All children of some nodes, and for each the place of its parent in `nodes`."""
@@ -62,7 +78,7 @@ class Tree:
         begin = self.first_list[node]
         return self.bytes.find(byte, begin, begin + self.count_list[node])
 
-    def find(self, text: bytes) -> int:
+    def find(self, text: builtins.bytes) -> int:
         """The node of a text, or -1 where nothing begins with it."""
         node, find, first, count = 0, self.bytes.find, self.first_list, self.count_list
         for byte in text:
@@ -98,8 +114,8 @@ class TokenTrie(Tree):
         for token, twin in self.arrays["twins"].tolist():
             self.twins.setdefault(token, []).append(twin)
         # A grammar walks byte by byte: where a byte has no token of its own it could get stuck.
-        single = [self.bytes[n] for n in range(1, 1 + self.count_list[0]) if self.token_list[n] >= 0]
-        self.unspellable = frozenset(range(256)) - set(single)
+        first = slice(1, 1 + int(self.count[0]))
+        self.unspellable = frozenset(range(256)) - set(self.byte[first][self.token[first] >= 0].tolist())
         self.names = {
             vocabulary.tokens[i].decode("utf-8", "replace"): i
             for i in sorted(vocabulary.special - set(vocabulary.end_ids), reverse=True)
@@ -117,7 +133,7 @@ class TokenTrie(Tree):
         np.cumsum(np.fromiter(map(len, tokens), np.uint32, len(tokens)), out=first[1:])
         return np.frombuffer(b"".join(tokens) or b"\0", np.uint8), first
 
-    def ends(self, text: bytes) -> bool:
+    def ends(self, text: builtins.bytes) -> bool:
         """Whether some token ends with these bytes."""
         return self.backwards.find(text[::-1]) >= 0
 
