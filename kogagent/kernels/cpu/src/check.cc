@@ -12,6 +12,7 @@
 
 #include "native.h"
 #include "team.h"
+#include "walker.h"
 
 namespace {
 
@@ -157,6 +158,61 @@ int held_up() {
   return failed;
 }
 
+// `ab`, then one to three of `x` and `y` and a quote, then the end: walked along seven tokens in vectors of just the
+// size they need.
+int walk_grammar() {
+  const std::vector<uint16_t> lone_code{0xffff, 0xffff, 0xffff, 'a', 'b', 256}, lone_move{0, 0, 0, 4, 0x8001, 1};
+  const std::vector<uint16_t> moves{0, 0x4006, 2, 0}, need(7), entry{0, 6}, follow{0, 5};
+  const std::vector<uint32_t> least{0, 1}, most{0xffffffff, 3};
+  std::vector<uint8_t> classes(256), finals(7), bodies(7);
+  classes['x'] = classes['y'] = 1;
+  classes['"'] = 2;
+  bodies[6] = 1;
+  kog_tables tables{lone_code.data(), lone_move.data(), moves.data(), classes.data(), finals.data(), need.data(),
+                    entry.data(), follow.data(), least.data(), most.data(), nullptr, nullptr, nullptr,
+                    6, 7, 4, 3, 2, 0, 2, 2, 2};
+  // The tokens: 0 a, 1 b, 2 x, 3 a quote, 4 xx, 5 x and a quote; 6 ends. And from their last byte to their first.
+  const std::vector<uint8_t> byte{0, '"', 'a', 'b', 'x', '"', 'x'}, last_byte{0, '"', 'a', 'b', 'x', 'x', 'x'};
+  const std::vector<kog_node> nodes{{1, 4, -1}, {0, 0, 3}, {0, 0, 0}, {0, 0, 1}, {5, 2, 2}, {0, 0, 5}, {0, 0, 4}};
+  const std::vector<kog_node> last_nodes{{1, 4, -1}, {5, 1, 3}, {0, 0, 0}, {0, 0, 1}, {6, 1, 2}, {0, 0, 5}, {0, 0, 4}};
+  const std::vector<kog_node> only_root{{0, 0, -1}};
+  const std::vector<int32_t> group_first{0, 2}, ids{3, 5}, counts{0, 1}, ends{6};
+  const kog_tree tree{byte.data(), nodes.data(), nullptr, nullptr, nullptr, 7, 0};
+  const kog_tree backwards{last_byte.data(), last_nodes.data(), nullptr, nullptr, nullptr, 7, 0};
+  const kog_tree body{byte.data(), only_root.data(), group_first.data(), ids.data(), counts.data(), 1, 1};
+  const kog_vocabulary vocabulary{tree, nullptr, ends.data(), nullptr, 0, 1, 0, 1};
+  const std::vector<uint32_t> start{1, 0, 0}, inside{2, 1, 0, 0, 0}, base{0x14};
+  kog_walker* walker = kog_open_walker(&tables, &vocabulary);
+  kog_forced forced{};
+  kog_place place{};
+  int failed = kog_find_forced(walker, 3, start.data(), &forced) != 1 || forced.length != 2 || forced.n_borders != 1;
+  failed |= kog_go_along(walker, 3, start.data(), 2, &place) != 0 || place.state != 6 || place.length != 5;
+  std::vector<uint32_t> all(1), left(1), none(1);
+  failed |= kog_find_mask(walker, 6, inside.data(), nullptr, nullptr, 100, all.data()) != 0 || all[0] != 0x34;
+  failed |= kog_find_mask(walker, 6, inside.data(), &body, base.data(), 100, left.data()) != 0 || left[0] != 0x34;
+  failed |= kog_find_mask(walker, 6, inside.data(), nullptr, nullptr, 1, none.data()) != 1;
+  kog_ahead* ahead = kog_open_ahead(walker, bodies.data(), &backwards);
+  failed |= kog_turn_to(ahead, 3, start.data());
+  int said, looks = 0;
+  while ((said = kog_look_ahead(ahead, &place)) != 0 && ++looks < 100) {
+    if (said != 2) continue;
+    const uint32_t state = place.state;
+    const std::vector<uint32_t> frames(place.frames, place.frames + place.length);
+    if (kog_find_forced(walker, state, frames.data(), &forced) == 0 || forced.symbol != KOG_NO_SYMBOL) {
+      failed |= kog_met(ahead, 0, nullptr);
+      continue;
+    }
+    failed |= kog_go_along(walker, state, frames.data(), forced.length, &place);
+    const std::vector<uint32_t> behind(place.frames, place.frames + place.length);
+    failed |= kog_met(ahead, place.state, behind.data());
+  }
+  kog_close_ahead(ahead);
+  kog_close_walker(walker);
+  failed |= looks < 4 || looks == 100;
+  printf("a grammar%s\n", failed ? ": FAILED" : "");
+  return failed;
+}
+
 }  // namespace
 
 int main() {
@@ -164,6 +220,7 @@ int main() {
   for (uint32_t type = KOG_F32; type <= KOG_I8_ROW; type++)
     for (uint32_t threads = 1; threads <= 3; threads++)
       for (uint32_t lanes = 1; lanes <= 2; lanes++) failed |= run(type, threads == 2 ? KOG_F16 : KOG_F32, threads, lanes);
+  failed |= walk_grammar();
   failed |= kog_read_bandwidth(2, 1 << 20, 1) <= 0.0;
   puts(failed ? "failed" : "ran clean");
   return failed;
