@@ -220,7 +220,8 @@ def kernels(loaded: Loaded, reused: int, new: int, repeats: int) -> list[tuple[s
         for _ in range(repeats):
             run()
         torch.cuda.synchronize()
-    on_card = [e for e in profile.events() if e.device_type == torch.autograd.DeviceType.CUDA]
+    events: Any = profile.events()
+    on_card = [e for e in events if e.device_type.name == "CUDA"]
     found: dict[str, list[float]] = {}
     end = math.inf
     for event in sorted(on_card, key=lambda e: e.time_range.start):
@@ -230,8 +231,8 @@ def kernels(loaded: Loaded, reused: int, new: int, repeats: int) -> list[tuple[s
         sums[1] += event.time_range.end - max(event.time_range.start, min(end, event.time_range.end))
         sums[2] += idle if idle < BETWEEN else 0.0
         end = event.time_range.end if end == math.inf else max(end, event.time_range.end)
-    rows = [(name, *(total / repeats for total in sums)) for name, sums in found.items()]
-    return sorted(rows, key=lambda row: -row[2] - row[3])  # type: ignore[return-value]
+    rows = [(name, a / repeats, b / repeats, c / repeats) for name, (a, b, c) in found.items()]
+    return sorted(rows, key=lambda row: -row[2] - row[3])
 
 
 def _milliseconds(run: Callable[[], int]) -> float:
