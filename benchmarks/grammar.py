@@ -130,14 +130,16 @@ def padded(vocabulary: Vocabulary, size: int) -> Vocabulary:
     return Vocabulary((*vocabulary.tokens, *more), vocabulary.special, vocabulary.end_ids, vocabulary.encode)
 
 
-def fresh_compile(tools: Mapping[str, Any], vocabulary: Vocabulary) -> tuple[Grammar, float]:
-    """A grammar that no cache knew, and the seconds it took until a walk through it can begin."""
+def fresh_compile(tools: Mapping[str, Any], vocabulary: Vocabulary) -> tuple[Grammar, float, float]:
+    """A grammar that no cache knew; the seconds it took, and those until a walk through it can begin, for
+    which the compiled program needs its tables."""
     with compiler._LOCK:
         compiler._CACHE.clear()
     started = time.perf_counter()
     grammar = compile_turn(tools, vocabulary, HERMES, tool_choice="required")
+    compiled = time.perf_counter() - started
     _ = grammar.walker.compiled
-    return grammar, time.perf_counter() - started
+    return grammar, compiled, time.perf_counter() - started
 
 
 def call_ids(request: Request, vocabulary: Vocabulary) -> list[int]:
@@ -203,29 +205,31 @@ def compile_records(
         "tools5-22": [t for t in sets if 5 <= len(t) <= 22][:60],
         f"tools{len(all_tools)}": [all_tools],
     }
-    kept: dict[str, list[float]] = {}
+    kept: dict[tuple[str, str], list[float]] = {}
 
-    def once(group: str, share: float, fresh: bool) -> Callable[[], float]:
+    def once(kind: str, group: str, share: float, fresh: bool) -> Callable[[], float]:
         def run() -> float:
             if fresh:
-                kept[group] = [fresh_compile(tools, vocabulary)[1] * 1e3 for tools in groups[group]]
-                kept["tools1-22"] = [*kept.get("tools1-4", ()), *kept.get("tools5-22", ())]
-            return percentile(kept[group], share)
+                made = [fresh_compile(tools, vocabulary) for tools in groups[group]]
+                for name, place in kinds.items():
+                    kept[name, group] = [one[place] * 1e3 for one in made]
+                    small, large = (kept.get((name, each), []) for each in ("tools1-4", "tools5-22"))
+                    kept[name, "tools1-22"] = [*small, *large]
+            return percentile(kept[kind, group], share)
 
         return run
 
-    several = [name for name, group in groups.items() if len(group) > 1]
+    kinds = {"compile": 1, "ready": 2}
     labels = {"p50": 0.5, "p95": 0.95, "max": 1.0}
-    runs = {name: once(name, 0.5, True) for name, group in groups.items() if len(group) == 1}
-    for name in [*several, "tools1-22"]:
-        runs |= {
-            f"{name}/{label}": once(name, share, name in several and label == "p50")
-            for label, share in labels.items()
-        }
+    runs = {}
+    for name in [*groups, "tools1-22"]:
+        one = len(groups.get(name, ())) == 1
+        for kind in kinds:  # made anew for the first figure of a group, and read for the others
+            for label, share in {"": 0.5}.items() if one else labels.items():
+                fresh = kind == "compile" and label in ("", "p50") and name in groups
+                runs["/".join(part for part in (kind, name, label) if part)] = once(kind, name, share, fresh)
     figures = interleave(runs)
-    return [
-        make_record("grammar", f"compile/{name}", "host", "ms", figure) for name, figure in figures.items()
-    ]
+    return [make_record("grammar", name, "host", "ms", figure) for name, figure in figures.items()]
 
 
 def table_records(
@@ -268,7 +272,7 @@ def step_records(name: str, vocabulary: Vocabulary, requests: Sequence[Request])
                 kept["cold"], kept["warm"] = [], []
                 for request in requests:
                     try:
-                        grammar, _ = fresh_compile(request.tools, vocabulary)
+                        grammar, *_ = fresh_compile(request.tools, vocabulary)
                     except SchemaError:
                         continue
                     ids = call_ids(request, vocabulary)
@@ -295,7 +299,7 @@ def share_records(vocabulary: Vocabulary) -> list[Record]:
     for name in _SETS:
         for request in load(name):
             try:
-                grammar, _ = fresh_compile(request.tools, vocabulary)
+                grammar, *_ = fresh_compile(request.tools, vocabulary)
             except SchemaError:
                 refused += 1
                 continue
