@@ -211,20 +211,22 @@ def compile_records(
         def run() -> float:
             if fresh:
                 made = [fresh_compile(tools, vocabulary) for tools in groups[group]]
-                for name, place in kinds.items():
-                    kept[name, group] = [one[place] * 1e3 for one in made]
+                for name, seconds in (("compile", [c for _, c, _ in made]), ("ready", [r for *_, r in made])):
+                    kept[name, group] = [one * 1e3 for one in seconds]
                     small, large = (kept.get((name, each), []) for each in ("tools1-4", "tools5-22"))
                     kept[name, "tools1-22"] = [*small, *large]
             return percentile(kept[kind, group], share)
 
         return run
 
-    kinds = {"compile": 1, "ready": 2}
     labels = {"p50": 0.5, "p95": 0.95, "max": 1.0}
     runs = {}
     for name in [*groups, "tools1-22"]:
         one = len(groups.get(name, ())) == 1
-        for kind in kinds:  # made anew for the first figure of a group, and read for the others
+        for kind in (
+            "compile",
+            "ready",
+        ):  # made anew for the first figure of a group, and read for the others
             for label, share in {"": 0.5}.items() if one else labels.items():
                 fresh = kind == "compile" and label in ("", "p50") and name in groups
                 runs["/".join(part for part in (kind, name, label) if part)] = once(kind, name, share, fresh)
