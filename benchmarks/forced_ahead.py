@@ -98,7 +98,7 @@ def measure(requests: Sequence[Request]) -> list[Record]:
     for request in requests:
         for name, (first, each) in PACES.items():
             try:
-                grammar, _ = fresh_compile(request.tools, vocabulary)
+                grammar, *_ = fresh_compile(request.tools, vocabulary)
                 looked[name].append(follow(grammar, call_ids(request, vocabulary), first, each))
             except (SchemaError, ModelError):
                 break  # tools or answers that break their own rules
