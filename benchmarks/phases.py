@@ -20,7 +20,7 @@ import numpy.typing as npt
 from benchmarks.common import Figure, Record, append, make_record
 from benchmarks.decode_cuda import random_cache, random_on_device, run_segment
 from benchmarks.shapes import SHAPES
-from benchmarks.variants import ALONE, VARIANTS, make_kernel
+from benchmarks.variants import ALONE, VARIANTS, make_kernel, spec_of
 from kogagent.kernels.monokernel import Monokernel
 
 PHASES = {
@@ -90,7 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--tokens", type=int, default=200)
     parser.add_argument("--dry", action="store_true", help="print the figures without recording them")
     options = parser.parse_args(arguments)
-    spec = SHAPES["laneformer-2b" if options.shape == ALONE else options.shape]
+    spec = spec_of(options.shape)
     weights, kv = random_on_device(spec), random_cache(spec)
     kernel = make_kernel(options.shape, VARIANTS[0], weights, profile=True)
     times, tokens = measure(

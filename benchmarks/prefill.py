@@ -223,16 +223,27 @@ def kernels(loaded: Loaded, reused: int, new: int, repeats: int) -> list[tuple[s
     events: Any = profile.events()
     on_card = [e for e in events if e.device_type.name == "CUDA"]
     found: dict[str, list[float]] = {}
-    end = math.inf
+    end = -math.inf  # of all before
     for event in sorted(on_card, key=lambda e: e.time_range.start):
+        begin, stop = event.time_range.start, event.time_range.end
         sums = found.setdefault(event.name, [0.0, 0.0, 0.0])
-        idle = max(event.time_range.start - end, 0.0)
         sums[0] += 1
-        sums[1] += event.time_range.end - max(event.time_range.start, min(end, event.time_range.end))
-        sums[2] += idle if idle < BETWEEN else 0.0
-        end = event.time_range.end if end == math.inf else max(end, event.time_range.end)
+        sums[1] += max(stop - max(begin, end), 0.0)
+        sums[2] += begin - end if 0 < begin - end < BETWEEN else 0.0
+        end = max(end, stop)
     rows = [(name, a / repeats, b / repeats, c / repeats) for name, (a, b, c) in found.items()]
     return sorted(rows, key=lambda row: -row[2] - row[3])
+
+
+def say_where(loaded: Loaded, reused: int, new: int, repeats: int) -> None:
+    for what, took in where(loaded, reused, new, repeats):
+        print(f"  {took:9.1f}  {what}")
+
+
+def say_kernels(loaded: Loaded, reused: int, new: int, repeats: int) -> None:
+    print(" launches, of all, nothing before them")
+    for what, count, took, idle in kernels(loaded, reused, new, repeats):
+        print(f"  {count:5.0f} {took:9.1f} {idle:9.1f}  {what[:100]}")
 
 
 def _milliseconds(run: Callable[[], int]) -> float:
@@ -254,18 +265,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--kernels", action="store_true", help="what each kernel of a pass takes")
     options = parser.parse_args(arguments)
     if options.where or options.kernels:
+        say = say_kernels if options.kernels else say_where
         with torch.inference_mode():
             for name in options.shape:
                 loaded = Loaded(SHAPES[name])
                 for reused, new in CASES:
-                    if options.kernels:
-                        print(f"{name}, {new} ids after {reused}: launches, µs, µs of nothing before them:")
-                        for what, count, took, idle in kernels(loaded, reused, new, options.repeats):
-                            print(f"  {count:5.0f} {took:9.1f} {idle:9.1f}  {what[:100]}")
-                        continue
                     print(f"{name}, {new} ids after {reused}, µs:")
-                    for what, took in where(loaded, reused, new, options.repeats):
-                        print(f"  {took:9.1f}  {what}")
+                    say(loaded, reused, new, options.repeats)
                 loaded.core.close()
         return
     records: list[Record] = []

@@ -61,18 +61,26 @@ MOST_BYTES = 90e9
 """Of weights packed at once; variants beyond take turns with the first in another round."""
 
 
+def spec_of(name: str) -> ModelSpec:
+    """Of a shape; of the whole model for a lane alone."""
+    return SHAPES["laneformer-2b" if name == ALONE else name]
+
+
+def variants_of(name: str, variants: Sequence[Variant]) -> list[Variant]:
+    """Those that a shape has: the blocks of a lane alone are its card's."""
+    return [one for one in variants if name != ALONE or not one.blocks]
+
+
 def arranged(
     name: str, variant: Variant, sms: int, shared: int
 ) -> tuple[ModelSpec, Layout, npt.NDArray[np.void]]:
     """The spec that its weights are cut for, the layout and the steps of a shape's variant."""
     if name == ALONE:
-        made = arrange_for(SHAPES["laneformer-2b"], 8, 1, sms, shared)
-        spec, layout, steps = made.spec, made.layout, made.steps
-    else:
-        spec = SHAPES[name]
-        steps, one_stream = kernel_steps(spec)
-        layout = plan(spec, variant.blocks or sms, shared, one_stream=one_stream)
-    return spec, layout, steps
+        made = arrange_for(spec_of(name), 8, 1, sms, shared)
+        return made.spec, made.layout, made.steps
+    spec = spec_of(name)
+    steps, one_stream = kernel_steps(spec)
+    return spec, plan(spec, variant.blocks or sms, shared, one_stream=one_stream), steps
 
 
 def compile_variants(shapes: Sequence[str], variants: Sequence[Variant]) -> None:
@@ -80,10 +88,10 @@ def compile_variants(shapes: Sequence[str], variants: Sequence[Variant]) -> None
     card: Any = torch.cuda.get_device_properties(0)
     capability = card.major * 10 + card.minor
     wanted = []
-    for name, variant in itertools.product(shapes, variants):
-        if name != ALONE or not variant.blocks:
+    for name in shapes:
+        link = ("KOGAGENT_LINK",) if name == ALONE else ()
+        for variant in variants_of(name, variants):
             _, layout, _ = arranged(name, variant, *size_of_card())
-            link = ("KOGAGENT_LINK",) if name == ALONE else ()
             wanted.append((capability, (*variant.defines, *link), layout.model_source()))
     build_all(list(dict.fromkeys(wanted)))
 
@@ -94,7 +102,7 @@ def make_kernel(
     """weights: of the shape, or of the whole model that a lane alone belongs to. options: of Monokernel."""
     cut, layout, steps = arranged(name, variant, *size_of_card())
     if name == ALONE:
-        weights = cut_tensors(SHAPES["laneformer-2b"], cut, weights)
+        weights = cut_tensors(spec_of(name), cut, weights)
         options |= {"devices": [torch.device("cuda", 0)], "alone": True, "link_ns": LINK_NS}
     return Monokernel(layout, weights, steps, defines=variant.defines, **options)
 
@@ -105,10 +113,10 @@ def size_of_card() -> tuple[int, int]:
 
 
 def measure(
-    name: str, variants: Sequence[Variant], context: int, tokens: int, wrong: list[str]
+    name: str, variants: Sequence[Variant], context: int, tokens: int, failed: list[str]
 ) -> list[Record]:
-    """Records of a shape's variants. wrong: gets those that do not run, with why."""
-    spec = SHAPES["laneformer-2b" if name == ALONE else name]
+    """Records of a shape's variants. failed: gets those that do not run, with why."""
+    spec = spec_of(name)
     weights = random_on_device(spec)
     cache, seeds = random_cache(spec), itertools.count()
 
@@ -122,7 +130,7 @@ def measure(
     def limit(kernel: Monokernel) -> float:
         return 1.0 / kernel.stream_only(20)
 
-    first, *rest = (v for v in variants if name != ALONE or not v.blocks)
+    first, *rest = variants_of(name, variants)
     at_once = max(int(MOST_BYTES / spec.streamed_bytes()) - 1, 1)
     records: list[Record] = []
     for at in range(0, len(rest), at_once):
@@ -134,7 +142,7 @@ def measure(
                 rate(made)
                 kernels[variant.name] = made
             except (RuntimeError, KogagentError) as error:
-                wrong.append(f"{name}, {variant.name}: {error}")
+                failed.append(f"{name}, {variant.name}: {error}")
         runs: dict[str, Callable[[], float]] = {}
         for key, kernel in kernels.items():
             runs[key] = functools.partial(rate, kernel)
@@ -175,12 +183,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     failed: list[str] = []
     with torch.inference_mode():
         for name in options.shape:
-            wrong: list[str] = []
-            found = measure(name, chosen, options.context, options.tokens, wrong)
+            found = measure(name, chosen, options.context, options.tokens, failed)
             show(found)
             if not options.dry:
                 append(found)
-            failed += wrong
     if failed:
         sys.exit("\n".join(failed))
 

@@ -26,7 +26,7 @@ from kogagent.errors import ConfigError, DeviceError, InputError
 from kogagent.kernels import monokernel
 from kogagent.kernels.deadline import what_was_missed
 from kogagent.kernels.monokernel import Monokernel, Token, check_side_by_side
-from kogagent.kernels.pack import matrix, pack, plan
+from kogagent.kernels.pack import Layout, matrix, pack, plan
 from kogagent.kernels.rank import STATUS_WORDS
 from kogagent.spec import ModelSpec
 from kogagent.testing.backends import TINY, TINY_LANES
@@ -54,7 +54,11 @@ def machine(made: Arrangement, tensors: dict[str, torch.Tensor], **options: Any)
     return Machine(made.layout, tensors, made.steps, **options)
 
 
-def test_a_last_part_smaller_by_a_round_of_the_warps_adds_nothing(rng: np.random.Generator) -> None:
+def test_a_last_part_smaller_by_a_round_of_the_warps_adds_nothing(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In pieces at a pace, with words in several copies: as no small model has them by itself."""
+    monkeypatch.setattr(Layout, "replicas", 3)
     spec = _replace(TINY, name="unlike parts", ffn_dim=3104, n_layers=1, windows=(0,))
     steps, one_stream = kernel_steps(spec)
     layout = plan(spec, 2, SHARED, one_stream=one_stream)
@@ -62,7 +66,7 @@ def test_a_last_part_smaller_by_a_round_of_the_warps_adds_nothing(rng: np.random
     assert (down.tiles, down.part_tiles, down.parts, down.warps) == (97, 49, 2, 8)
     tensors = half_tensors(spec, rng)
     ids = rng.integers(0, spec.vocab_size, 2).tolist()
-    it = Machine(layout, tensors, steps)
+    it = Machine(layout, tensors, steps, defines=["PACE=50", "POLL_FIRST=20"])
     it.run(ids, 0)
     want = ReferenceBackend(spec, tensors).forward(ids)[-1].numpy()
     np.testing.assert_allclose(it.logits, want, atol=5e-3 * float(np.abs(want).max()))
