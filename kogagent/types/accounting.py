@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from operator import attrgetter
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from kogagent.types.quick import quick
+
+T = TypeVar("T")
+
+
+@cache
+def _numbers(kind: Any) -> Callable[[Any], tuple[Any, ...]]:
+    return attrgetter(*(field.name for field in fields(kind)))
+
+
+def _total(kind: Callable[..., T], parts: Sequence[T]) -> T:
+    """Field by field."""
+    return kind(*map(sum, zip(*map(_numbers(kind), parts), strict=True)))
 
 
 @quick
@@ -37,14 +51,7 @@ class Usage:
     @staticmethod
     def total(parts: Sequence[Usage]) -> Usage:
         """All of them together, where adding them up would make a value for each."""
-        return Usage(
-            sum([one.reused_tokens for one in parts]),  # lists: a generator takes three times as long
-            sum([one.prefilled_tokens for one in parts]),
-            sum([one.sampled_tokens for one in parts]),
-            sum([one.forced_tokens for one in parts]),
-            sum([one.steps for one in parts]),
-            sum([one.restored_tokens for one in parts]),
-        )
+        return _total(Usage, parts)
 
     def __add__(self, other: Usage) -> Usage:
         return Usage.total((self, other))
@@ -125,20 +132,7 @@ class Timings:
     @staticmethod
     def total(parts: Sequence[Timings]) -> Timings:
         """All of them together, where adding them up would make a value for each."""
-        return Timings(
-            sum([one.prefill_s for one in parts]),  # lists: a generator takes three times as long
-            sum([one.sampled_s for one in parts]),
-            sum([one.forced_s for one in parts]),
-            sum([one.render_s for one in parts]),
-            sum([one.tool_s for one in parts]),
-            sum([one.wall_s for one in parts]),
-            sum([one.reader_s for one in parts]),
-            sum([one.reuse_s for one in parts]),
-            sum([one.parse_s for one in parts]),
-            sum([one.idle_s for one in parts]),
-            sum([one.dispatch_s for one in parts]),
-            sum([one.append_s for one in parts]),
-        )
+        return _total(Timings, parts)
 
     def __add__(self, other: Timings) -> Timings:
         return Timings.total((self, other))
