@@ -23,7 +23,7 @@ from kogagent.errors import ConfigError, ContextError, EngineClosedError, InputE
 from kogagent.local import Choices, Engine, Regex, Token, TokenStream
 from kogagent.local.names import find_model, known_models
 from kogagent.testing.tiny import TINY_CHAT, write_tiny_model
-from kogagent.testing.toy import ToyBackend
+from kogagent.testing.toy import Brake, ToyBackend
 from kogagent.tokenizer import Tokenizer
 
 WARM = SamplingParams(temperature=1.0, seed=5)
@@ -173,12 +173,7 @@ async def test_cancelling_a_reader_is_raised_and_leaves_an_idle_engine(model: Pa
 
 
 async def test_cancelling_a_reader_forgets_the_tokens_it_was_not_given(model: Path) -> None:
-    permits, released = threading.Semaphore(12), threading.Event()
-
-    def brake(rows: Sequence[int]) -> None:
-        """Twelve passes, then hold: the stream is half-way for sure when its reader is cancelled."""
-        assert released.is_set() or permits.acquire(timeout=60), "the test never released the brake"
-
+    brake = Brake(12)
     tokenizer = Tokenizer.load(model)
     async with Engine(EngineCore(lambda: ToyBackend(TINY_CHAT)), tokenizer) as free:
         tokens = await tokens_of(free.stream("abc", sampling=WARM, max_tokens=30))
@@ -199,8 +194,7 @@ async def test_cancelling_a_reader_forgets_the_tokens_it_was_not_given(model: Pa
             await asyncio.sleep(0)
         task.cancel()
         await asyncio.sleep(0)  # the reader has told the stream to stop, and waits for the pass that is held
-        released.set()
-        permits.release()
+        brake.release()
         with pytest.raises(asyncio.CancelledError):
             await task
         assert taken == [token.id for token in tokens[:3]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 
@@ -169,6 +170,27 @@ class ToyBackend:
     def _toy(kv: KV) -> ToyKV:
         assert isinstance(kv, ToyKV)
         return kv
+
+
+class Brake:
+    """A `ToyBackend`'s on_pass: lets some passes through, then holds the next until released.
+
+    A stream is half-way for sure while it is held, however fast either thread is. A pass held for a minute
+    is an AssertionError.
+    """
+
+    def __init__(self, passes: int = 1) -> None:
+        self._permits = threading.Semaphore(passes)
+        self._released = False
+
+    def __call__(self, rows: Sequence[int]) -> None:
+        if not self._released:
+            assert self._permits.acquire(timeout=60), "the test never released the brake"
+
+    def release(self) -> None:
+        """Let this pass and all that follow through."""
+        self._released = True
+        self._permits.release()
 
 
 # ── a grammar without a compiler ─────────────────────────────────────────────────────────────

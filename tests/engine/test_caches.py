@@ -19,7 +19,7 @@ from kogagent.engine.kv import Caches, Lease
 from kogagent.engine.session import Session
 from kogagent.engine.weights import random_tensors
 from kogagent.errors import InputError
-from kogagent.testing.toy import TINY, TINY_LANES, ToyBackend
+from kogagent.testing.toy import TINY, TINY_LANES, Brake, ToyBackend
 
 V = TINY.vocab_size
 LONG = replace(TINY, context=400)
@@ -214,16 +214,19 @@ async def test_a_cache_that_can_have_no_room_is_refused_with_the_numbers(rng: np
 
 
 async def test_sessions_that_run_keep_their_caches(rng: np.random.Generator) -> None:
-    backend = ToyBackend(LONG)
+    brake = Brake()
+    backend = ToyBackend(LONG, on_pass=brake)
     async with engine(backend, cache_bytes=100, host_cache_bytes=0) as core:
         one, other = core.session(), core.session()
         one.append(new(rng, 60))
         other.append(new(rng, 60))
-        stream = one.stream(max_tokens=100)
-        first = [e.id for e in await anext(stream)]
-        with pytest.raises(InputError, match="held by sessions that run"):
-            await generate(other, 1)
-        await stream.aclose()
+        async with one.stream(max_tokens=300) as stream:
+            first = [e.id for e in await anext(stream)]
+            refused = asyncio.ensure_future(generate(other, 1))
+            await asyncio.sleep(0)  # it asks while the first is half-way, and has its turn once that goes on
+            brake.release()
+            with pytest.raises(InputError, match="held by sessions that run"):
+                await refused
         assert one.ids[60 : 60 + len(first)] == tuple(first)
         assert len(await generate(other, 1)) == 1, "now it waits, and makes room"
         assert (await core.caches()).dropped == 1

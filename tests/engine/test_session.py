@@ -21,7 +21,7 @@ from kogagent.engine.sampling import SamplingParams
 from kogagent.engine.session import Session
 from kogagent.engine.stream import SessionStream
 from kogagent.errors import ContextError, DeviceError, EngineClosedError, InputError, ModelError
-from kogagent.testing.toy import TINY, StepMatcher, ToyBackend
+from kogagent.testing.toy import TINY, Brake, StepMatcher, ToyBackend
 
 V = TINY.vocab_size
 LONG = replace(TINY, context=2000)
@@ -35,23 +35,8 @@ class Rig:
         self.core = EngineCore(lambda: backend)
 
 
-class Brake:
-    """Lets some passes through, then holds the next until released: a stream is left half-way for sure."""
-
-    def __init__(self, passes: int = 1) -> None:
-        self._permits = threading.Semaphore(passes)
-        self._released = False
-
-    def __call__(self, rows: Sequence[int]) -> None:
-        if not self._released:
-            assert self._permits.acquire(timeout=60), "the test never released the brake"
-
-    def release(self) -> None:
-        self._released = True
-        self._permits.release()
-
-    def release_once_the_stream_was_told_to_stop(self) -> None:
-        asyncio.get_running_loop().call_soon(self.release)
+def release_once_the_stream_was_told_to_stop(brake: Brake) -> None:
+    asyncio.get_running_loop().call_soon(brake.release)
 
 
 @pytest.fixture
@@ -316,7 +301,7 @@ async def test_leaving_early_commits_exactly_what_was_handed_over(prompt: list[i
     async with session.stream(max_tokens=30) as stream:
         async for batch in stream:
             taken += [e.id for e in batch]
-            brake.release_once_the_stream_was_told_to_stop()
+            release_once_the_stream_was_told_to_stop(brake)
             break
     assert stream.reason == "cancelled"
     assert len(rig.backend.passes) <= 3
@@ -604,7 +589,7 @@ async def test_a_closed_session_refuses_and_closing_twice_is_fine(prompt: list[i
     session.append(prompt)
     stream = session.stream()
     await anext(stream)
-    brake.release_once_the_stream_was_told_to_stop()
+    release_once_the_stream_was_told_to_stop(brake)
     await session.aclose()
     await session.aclose()
     assert stream.reason == "cancelled"
