@@ -71,6 +71,8 @@ class DecodePlan:
     force: whether forced runs are taken without sampling; the text is the same either way.
     legal_ids: ids at or above it are never emitted, whatever their logits (a model's logits may be wider than
     its tokenizer); 0 means all of the model's vocabulary.
+    patient: who reads the tokens may be given them some 50 ms late, so that what computes on the reader's own
+    processors need not stop for each handful.
     The segment takes the matcher over and advances it.
     """
 
@@ -81,6 +83,7 @@ class DecodePlan:
     matcher: TokenMatcher | None = None
     force: bool = True
     legal_ids: int = 0
+    patient: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -217,8 +217,9 @@ class Session:
             matcher=matcher,
             force=force,
             legal_ids=legal_ids,
+            patient=patient,
         )
-        stream = SessionStream(self, plan, patient=patient)
+        stream = SessionStream(self, plan)
         self._stream = weakref.ref(stream)
         return stream
 

@@ -40,8 +40,8 @@ class SessionStream:
     border and forgets what was not handed over. Ends by `reason`.
     """
 
-    def __init__(self, session: Session, plan: DecodePlan, *, patient: bool = False) -> None:
-        self._session, self._plan, self._patient = session, plan, patient
+    def __init__(self, session: Session, plan: DecodePlan) -> None:
+        self._session, self._plan = session, plan
         self._started: Start | None = None
         self._segment: Segment | None = None
         self._sampled = self._forced = 0
@@ -91,7 +91,7 @@ class SessionStream:
                 session._begin(self._plan, self._started),
                 partial(session._go_on, self._plan, self._started),
                 session._account,
-                patient=self._patient,
+                patient=self._plan.patient,
             )
         try:
             batch = await self._segment.next_batch()

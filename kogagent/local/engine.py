@@ -18,10 +18,13 @@ from kogagent.engine.sampling import SamplingParams
 from kogagent.errors import ConfigError, InputError, named_options
 from kogagent.local.model import LocalModel, ModelOptions, takes_a_while
 from kogagent.local.names import find_model
+from kogagent.local.recent import Recent
 from kogagent.local.stream import Grammar, TextSession, TokenStream, compiled, encode_prompt, usage_of
 from kogagent.spec import CallFormat, ModelSpec
 from kogagent.tokenizer import Tokenizer
 from kogagent.types import Message, Usage
+
+_GRAMMARS = 16  # of turns, kept in memory for conversations with the same tools
 
 
 class Engine:
@@ -33,6 +36,7 @@ class Engine:
 
     def __init__(self, core: EngineCore, tokenizer: Tokenizer, disk: DiskCache | None = None) -> None:
         self._core, self._tokenizer, self._disk = core, tokenizer, disk
+        self._grammars: Recent[TokenGrammar] = Recent(_GRAMMARS)
 
     @cached_property
     def chat(self) -> Chat:
@@ -211,7 +215,7 @@ class Engine:
         )
         self._core.check_open()
         chat = self.chat if call_format is None else Chat(self._tokenizer, format=call_format)
-        return LocalModel(self._core, self._tokenizer, chat, options, self._disk)
+        return LocalModel(self._core, self._tokenizer, chat, options, self._disk, self._grammars)
 
     def as_model(self) -> LocalModel:
         """What `Agent(engine)` runs on: `model()` with its defaults, greedy."""

@@ -1,4 +1,4 @@
-"""A turn's grammar, compiled once and found on disk from then on. Knows an automaton's parts.
+"""A turn's grammar, compiled once and found in memory or on disk from then on. Knows an automaton's parts.
 
 What compiles is not even imported where a grammar is found: that takes longer than most grammars.
 """
@@ -22,6 +22,7 @@ from kogagent.engine.grammar.automaton import Automaton, Frame
 from kogagent.engine.grammar.matcher import Grammar
 from kogagent.engine.grammar.trie import trie_of
 from kogagent.engine.grammar.walker import Walker
+from kogagent.local.recent import Recent
 from kogagent.spec import CallFormat, Vocabulary
 
 KIND = "grammar"
@@ -34,23 +35,30 @@ def turn_grammar(
     *,
     disk: DiskCache | None,
     fallback: bool,
+    recent: Recent[TokenGrammar] | None = None,
     **options: Any,
 ) -> TokenGrammar:
-    """What `compile_turn` makes of the same arguments, and the errors it raises; fallbacks are not kept."""
-    key = None
-    if disk is not None and disk.on:
-        key = _key([[*one] for one in tools.items()], vocabulary, format, options)
-        found = None if key is None else disk.find(KIND, key)
-        if found is not None:
-            try:
-                return _grammar(found, vocabulary)
-            except (Damaged, KeyError, TypeError):
-                disk.drop(found)
-    from kogagent.engine.grammar import compile_turn
+    """What `compile_turn` makes of the same arguments, and the errors it raises; fallbacks are not kept.
 
-    grammar = compile_turn(tools, vocabulary, format, fallback=fallback, **options)
-    if disk is not None and key is not None and isinstance(grammar, Grammar):
-        _keep(disk, key, grammar)
+    disk, recent: where it may lie already, and is kept.
+    """
+    kept_on = disk if disk is not None and disk.on else None
+    key = _key([[*one] for one in tools.items()], vocabulary, format, options, kept_on)
+    grammar: TokenGrammar | None = None
+    if key is not None and recent is not None:
+        grammar = recent.find(key)
+        if grammar is not None:
+            return grammar
+    if key is not None and kept_on is not None:
+        grammar = _found(kept_on, key, vocabulary)
+    if grammar is None:
+        from kogagent.engine.grammar import compile_turn
+
+        grammar = compile_turn(tools, vocabulary, format, fallback=fallback, **options)
+        if key is not None and kept_on is not None and isinstance(grammar, Grammar):
+            _keep(kept_on, key, grammar)
+    if key is not None and recent is not None and isinstance(grammar, Grammar):
+        recent.keep(key, grammar)
     return grammar
 
 
@@ -59,9 +67,12 @@ def made_by() -> str:
     return sources(Path(__file__), Path(automata.__file__).parent, Path(spec.__file__).parent)
 
 
-def _key(tools: object, vocabulary: Vocabulary, format: CallFormat, options: object) -> str | None:
+def _key(
+    tools: object, vocabulary: Vocabulary, format: CallFormat, options: object, disk: DiskCache | None
+) -> str | None:
     """None for what has no name: a schema that is no JSON is the compiler's to refuse."""
-    told = [tools, asdict(format), options, vocabulary.digest, vocabulary.encode is not None, made_by()]
+    compiler = "" if disk is None else made_by()  # in memory there is but one
+    told = [tools, asdict(format), options, vocabulary.digest, vocabulary.encode is not None, compiler]
     try:
         text = json.dumps(told, default=_plain)
     except (TypeError, ValueError, RecursionError):
@@ -99,6 +110,17 @@ def _keep(disk: DiskCache, key: str, grammar: Grammar) -> None:
         "library": table.library,
     }
     disk.put(KIND, key, meta, parts)
+
+
+def _found(disk: DiskCache, key: str, vocabulary: Vocabulary) -> Grammar | None:
+    found = disk.find(KIND, key)
+    if found is None:
+        return None
+    try:
+        return _grammar(found, vocabulary)
+    except (Damaged, KeyError, TypeError):
+        disk.drop(found)
+        return None
 
 
 def _grammar(found: Found, vocabulary: Vocabulary) -> Grammar:

@@ -22,6 +22,7 @@ from kogagent.engine.prefixes import LEAST
 from kogagent.engine.session import Session
 from kogagent.errors import InputError
 from kogagent.local.clip import clip
+from kogagent.local.recent import Recent
 from kogagent.local.replayed import replayed
 from kogagent.local.turn import ModelTurn, Past
 from kogagent.loop.protocols import ToolChoice, TurnRequest
@@ -63,10 +64,11 @@ class LocalModel:
         tokenizer: Tokenizer,
         chat: Chat,
         options: ModelOptions,
-        disk: DiskCache | None = None,
+        disk: DiskCache | None,
+        grammars: Recent[TokenGrammar],
     ) -> None:
         self._core, self.tokenizer, self.chat, self.options = core, tokenizer, chat, options
-        self._disk = disk
+        self._disk, self._grammars = disk, grammars
         self._session: Session | None = None
         self.past: Past | None = None
         self._compiled: tuple[_Wanted, TokenGrammar] | None = None  # the last turn's: usually this one's too
@@ -92,7 +94,7 @@ class LocalModel:
 
     async def fork(self) -> LocalModel:
         """A model that goes on from the same past, its cache copied. While a turn goes on, from before it."""
-        other = LocalModel(self._core, self.tokenizer, self.chat, self.options, self._disk)
+        other = LocalModel(self._core, self.tokenizer, self.chat, self.options, self._disk, self._grammars)
         other._compiled = self._compiled
         past = self.past
         if self._session is not None and self.options.reuse:
@@ -185,6 +187,7 @@ class LocalModel:
             output_schema=request.output_schema,
             fallback=self.options.fallback,
             disk=self._disk,
+            recent=self._grammars,
         )
         self._compiled = (wanted, grammar)
         return grammar

@@ -284,3 +284,21 @@ def test_a_grammar_that_allows_nothing_the_model_may_say_is_an_error(backend: Na
     with pytest.raises(ModelError, match="no id is legal"):
         finish(backend.decode(kv, [1, 2], plan))
     assert kv.length == 2
+
+
+@pytest.mark.parametrize(("patient", "wanted"), [(False, [4, 8, 16, 32, 32]), (True, [50] * 5)])
+def test_a_patient_reader_s_segment_is_interrupted_less(
+    backend: NativeBackend, monkeypatch: pytest.MonkeyPatch, patient: bool, wanted: list[int]
+) -> None:
+    asked: list[int] = []
+    plan = DecodePlan(SamplingParams(), frozenset(), 100, patient=patient)
+    decode = backend.decode(backend.open_kv(300), [3], plan)
+
+    def run(_kv: KV, _begin: int, segment: library.Segment) -> int:
+        asked.append(round(segment.seconds * 1e3))
+        return library.GOES_ON
+
+    monkeypatch.setattr(backend, "run_segment", run)
+    for _ in wanted:
+        decode.wait(0.1)
+    assert asked == wanted

@@ -92,6 +92,26 @@ def test_the_longest_lived_forks_go_on_after_the_first_is_gone(rng: np.random.Ge
         log.pages.close()
 
 
+def test_forks_of_a_fork_that_shares_little_share_all_of_a_copy() -> None:
+    pages = Pages(SIZE)
+    if len(pages.parts) == 1 and pages.parts[0][0] == id(pages):
+        pytest.skip("no memory files here: forks copy")
+    first = Log(pages, [])
+    first.append([1] * 40)
+    child = first.fork()
+    del child.rows[10:]
+    child.append([2] * 60)
+    copy = child.fork()  # 60 of its 70 rows are in the child's own pages
+    held = {part: rows for log in (first, child, copy) for part, rows in log.pages.parts}
+    assert sorted(held.values()) == [60, 70, 70]
+    forks = [copy.fork() for _ in range(3)]
+    held |= {part: rows for log in forks for part, rows in log.pages.parts}
+    assert sorted(held.values()) == [0, 0, 0, 60, 70, 70], "no row was copied again"
+    for log in (first, child, copy, *forks):
+        log.check()
+        log.pages.close()
+
+
 def test_what_is_held_counts_a_shared_part_once() -> None:
     pages = Pages(SIZE)
     if len(pages.parts) == 1 and pages.parts[0][0] == id(pages):

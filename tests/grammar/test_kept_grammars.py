@@ -15,12 +15,14 @@ from grammar_schemas import random_schema
 
 from kogagent.disk_cache import DiskCache
 from kogagent.engine import grammar as grammars
+from kogagent.engine.backend import TokenGrammar
 from kogagent.engine.grammar import Grammar, bodies, trie
 from kogagent.engine.grammar import compile as compilers
 from kogagent.engine.grammar.automaton import Automaton
 from kogagent.engine.grammar.trie import TokenTrie
 from kogagent.errors import SchemaError
 from kogagent.local.grammars import turn_grammar
+from kogagent.local.recent import Recent
 from kogagent.spec import HERMES, MISTRAL, CallFormat, Vocabulary
 
 BYTES = Vocabulary(
@@ -115,6 +117,25 @@ def test_another_argument_is_another_grammar(disk: DiskCache, compiled: list[int
             assert isinstance(grammar, Grammar)
             digests.add(grammar.digest)
         assert (len(compiled), len(digests), len(disk.entries("grammar"))) == (count, count, count)
+
+
+def test_the_newest_are_kept_in_memory_too(disk: DiskCache, compiled: list[int]) -> None:
+    recent: Recent[TokenGrammar] = Recent(2)
+    tools = [
+        {"add": {"type": "object", "properties": {"a": {"type": "integer", "maximum": most}}}}
+        for most in (1, 2, 3)
+    ]
+
+    def grammar(number: int) -> TokenGrammar:
+        return turn_grammar(tools[number], BYTES, HERMES, disk=disk, recent=recent, **OPTIONS)
+
+    first, second = grammar(0), grammar(1)
+    assert grammar(0) is first and len(compiled) == 2
+    grammar(2)  # the second makes room
+    assert grammar(0) is first
+    assert grammar(1) is not second and len(compiled) == 3, "it was to be found on disk"
+    with pytest.raises(SchemaError):
+        turn_grammar({"add": {"enum": [object()]}}, BYTES, HERMES, disk=None, recent=recent, **OPTIONS)
 
 
 def test_what_is_refused_or_handed_on_or_damaged_is_not_taken_from_there(

@@ -27,9 +27,9 @@ from kogagent.types import FinishReason
 if TYPE_CHECKING:
     from kogagent.engine.backends.native import NativeBackend
 
-_FIRST_S, _MOST_S = 0.004, 0.032
-"""Seconds after which tokens are handed over, at first and at most. Every time costs a third of a millisecond
-of cores that compute."""
+_FIRST_S, _MOST_S, _PATIENT_S = 0.004, 0.032, 0.05
+"""Seconds after which tokens are handed over, at first and at most; to a patient reader. Every time costs a
+third of a millisecond of cores that compute."""
 
 _REASONS: dict[int, FinishReason] = {
     library.STOP: "stop",
@@ -83,7 +83,7 @@ class NativeDecode:
             self._walk = NativeWalk(grammar, plan.matcher)
         self._taken = len(ids)  # ids that have been drained, the pending ones included
         self._reason: FinishReason | None = None
-        self._together_s = _FIRST_S
+        self._together_s, self._most_s = (_PATIENT_S,) * 2 if plan.patient else (_FIRST_S, _MOST_S)
         self._asked_forced_s = self._asked_sampled_s = 0.0  # the host's grammar
         self._segment = library.Segment(
             temperature=sampling.temperature,
@@ -133,7 +133,7 @@ class NativeDecode:
             return
         segment = self._segment
         segment.seconds = min(seconds, self._together_s)
-        self._together_s = min(2 * self._together_s, _MOST_S)
+        self._together_s = min(2 * self._together_s, self._most_s)
         while True:
             before = segment.ran
             try:

@@ -78,8 +78,12 @@ class Pages:
         copy: those that are not in what both share."""
         if self._file is None:
             return Pages(self._size, file=False), 0
-        other = Pages(self._size, _of=self._file)
         shared = length if self._owner else min(self._own_from, length)
+        if 2 * shared < length:
+            # Most of it is to be copied, now and for each later fork of this one. A file of the fork's own
+            # costs a copy of the rest too, and then its forks, the newest of equals, share all of it.
+            return Pages(self._size), 0
+        other = Pages(self._size, _of=self._file)
         other._own_from = shared
         self._file.readers[id(other)] = shared
         return other, shared
