@@ -22,8 +22,12 @@ def _first(meta: torch.Tensor, tail: bool) -> int:
     return max(int(meta[3]) - 1, 0) if tail else 0
 
 
+def _rms(x: torch.Tensor, eps: float) -> torch.Tensor:
+    return (x.square().mean(-1, keepdim=True) + eps).sqrt()
+
+
 def _norm(x: torch.Tensor, eps: float) -> torch.Tensor:
-    return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps)
+    return x / _rms(x, eps)
 
 
 def _cache(meta: torch.Tensor, heads: int, layer: int, h: int, dtype: torch.dtype) -> torch.Tensor:
@@ -40,15 +44,21 @@ def embed_rows(
     ids: torch.Tensor,
     table: torch.Tensor,
     streams: torch.Tensor,
+    rms: torch.Tensor,
     normed: torch.Tensor,
     rows: int,
     dim: int,
     lanes: int,
     eps: float,
+    *,
+    factored: bool,
     **_: Any,
 ) -> None:
     x = table[ids[: grid[0]]].float()
-    streams[:, : grid[0]] = x
+    if factored:
+        rms[:, : grid[0]] = _rms(x, eps)[..., 0]
+    else:
+        streams[:, : grid[0]] = x
     normed[:, : grid[0]] = _norm(x, eps).to(normed.dtype)
 
 
@@ -57,6 +67,7 @@ def land(
     grid: tuple[int, ...],
     meta: torch.Tensor,
     streams: torch.Tensor,
+    rms: torch.Tensor,
     output: torch.Tensor,
     late: torch.Tensor,
     normed: torch.Tensor,
@@ -73,6 +84,7 @@ def land(
     dim: int,
     *,
     has_late: bool,
+    factored: bool,
     **_: Any,
 ) -> None:
     count, first = grid[0], _first(meta, bool(tail))
@@ -81,12 +93,18 @@ def land(
     def landed(o: torch.Tensor, own: float, others: float) -> torch.Tensor:
         return own * o + others * (o.sum(0, keepdim=True) - o)
 
-    x = streams[:, here] + landed(output[:, :count].float(), own, others)
+    x = streams[:, here].float()
+    if factored:
+        x = x * rms[:, here, None]
+    x = x + landed(output[:, :count].float(), own, others)
     if has_late:
         at = slice(count) if late_compact else here
         x = x + landed(late[:, at].float(), late_own, late_others)
-    streams[:, here] = x
     normed[:, :count] = _norm(x, eps).to(normed.dtype)
+    if factored:
+        rms[:, here] = _rms(x, eps)[..., 0]
+    if tail or not factored:  # else they are normed
+        streams[:, here] = normed[:, :count] if factored else x
 
 
 @_Kernel

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -62,6 +66,26 @@ def test_a_device_of_eight_keeps_its_registers(tmp_path: Path) -> None:
     layout = arrange_for(SHAPES["laneformer-2b"], 8, 1, 132, 232448).layout
     found = build("monokernel.cu", 90, cache=tmp_path, model=layout.model_source()).resources()
     assert found["decode"].stack <= STACK[1] and found["decode"].registers <= REGISTERS
+
+
+def test_every_kernel_of_prefill_compiles_and_spills_nothing_that_counts(tmp_path: Path) -> None:
+    child = [sys.executable, "-W", "ignore", str(Path(__file__).with_name("prefill_builds.py"))]
+    environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
+    environment |= {"TRITON_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(Path(__file__).parents[2])}
+    ran = subprocess.run(
+        [*child, "laneformer-2b", "float16", "90", "512"], env=environment, capture_output=True, text=True
+    )
+    assert ran.returncode == 0, ran.stderr
+    found = [json.loads(line) for line in ran.stdout.splitlines()]
+    assert {one["kernel"] for one in found} == {
+        *("embed_rows", "turn_and_append", "attend", "merge_splits"),
+        *("land", "gate", "multiply_few", "greedy"),
+    }
+    for one in found:
+        assert one["stack"] <= 8 and one["registers"] <= 255, one
+        assert one["shared"] <= 101376, f"more than a multiprocessor of an sm_86 has: {one}"
+        if one["kernel"] == "land":  # bound by memory: three programs of 256 threads a multiprocessor
+            assert one["registers"] <= 84, one
 
 
 def test_the_exchange_probe_compiles_and_its_struct_is_the_benchmarks(tmp_path: Path) -> None:

@@ -122,28 +122,41 @@ def _same(device: Any, name: str, grid: tuple[int, ...], tensors: list[Any], **o
     return results[0]
 
 
-def test_embedding_kernel_is_its_twin(interpreted: ModuleType, rng: np.random.Generator) -> None:
+@pytest.mark.parametrize("factored", [False, True])
+def test_embedding_kernel_is_its_twin(
+    factored: bool, interpreted: ModuleType, rng: np.random.Generator
+) -> None:
     ids = torch.from_numpy(rng.integers(0, 11, ROWS))
     tensors = [
         ids,
         _random(rng, 11, DIM).half(),
         torch.zeros(LANES, ROWS, DIM),
+        torch.zeros(LANES, ROWS),
         torch.zeros(LANES, ROWS, DIM).half(),
     ]
-    out = _same(interpreted, "embed_rows", (3, LANES), [*tensors, ROWS, DIM, LANES, 1e-5], block=32)
-    assert bool((out[2][:, 3:] == 0).all()), "rows past the grid were written"
+    numbers = (ROWS, DIM, LANES, 1e-5)
+    out = _same(interpreted, "embed_rows", (3, LANES), [*tensors, *numbers], block=32, factored=factored)
+    assert all(bool((out[i][:, 3:] == 0).all()) for i in (2, 3, 4)), "rows past the grid were written"
 
 
+@pytest.mark.parametrize("factored", [False, True])
 @pytest.mark.parametrize("together", [1, LANES])
 @pytest.mark.parametrize("tail, late_compact", [(False, False), (True, False), (True, True)])
 def test_landing_kernel_is_its_twin(
-    together: int, tail: bool, late_compact: bool, interpreted: ModuleType, rng: np.random.Generator
+    factored: bool,
+    together: int,
+    tail: bool,
+    late_compact: bool,
+    interpreted: ModuleType,
+    rng: np.random.Generator,
 ) -> None:
     compact = 1 if tail else ROWS
     late_rows = 1 if late_compact else ROWS
+    streams = _random(rng, LANES, ROWS, DIM)
     tensors = [
         torch.tensor([0, 0, 0, 4]),
-        _random(rng, LANES, ROWS, DIM),
+        streams.half() if factored else streams,
+        _random(rng, LANES, ROWS).exp(),
         _random(rng, LANES, compact, DIM).half(),
         _random(rng, LANES, late_rows, DIM).half(),
         torch.zeros(LANES, compact, DIM).half(),
@@ -151,7 +164,7 @@ def test_landing_kernel_is_its_twin(
         1e-5,
         *(ROWS, compact, late_rows, int(late_compact), int(tail), DIM),
     ]
-    options = {"lanes": LANES, "together": together, "block": 32}
+    options = {"lanes": LANES, "together": together, "block": 32, "factored": factored}
     grid = (1 if tail else 3, LANES // together)
     _same(interpreted, "land", grid, tensors, sums=True, has_late=True, late_sums=True, **options)
 

@@ -7,7 +7,10 @@ sequence:
 
 Rows past `meta[3]` are padding of a bucket: they are computed, finite, and never reach the cache. tail: the
 kernel works on the last real row alone, which is row 0 of its compact tensors and row meta[3] - 1 of the
-others. Streams are [S, rows, D] FP32; activations have the weights' type; sums are FP32.
+others. Activations have the weights' type; sums are FP32.
+
+A lane's stream X [S, rows, D] is FP32, or, `factored`, what the next product reads anyway and a number a row:
+X = normed * rms, rounded to the activations' type at each landing. `streams` are then the body's normed rows.
 
 What differs between models, layers and buckets is an argument, not a constant, wherever speed allows: a model
 compiles a dozen small programs, and most models the same ones.
@@ -33,22 +36,56 @@ _kernel = functools.partial(triton.jit, do_not_specialize=_UNSPECIALIZED)
 
 
 @_kernel
-def embed_rows(ids, table, streams, normed, rows, dim, lanes, eps, block: tl.constexpr):  # type: ignore[no-untyped-def]
+def embed_rows(  # type: ignore[no-untyped-def]
+    ids, table, streams, rms, normed, rows, dim, lanes, eps, block: tl.constexpr, factored: tl.constexpr
+):
     """Every lane's stream starts as the row of its id; normed too. Grid [T, S]."""
     t = tl.program_id(0)
     d = tl.arange(0, block)
     inside = d < dim
     x = tl.load(table + tl.load(ids + t).to(tl.int64) * dim + d, mask=inside, other=0.0).to(tl.float32)
-    y = x * tl.rsqrt(tl.sum(x * x, 0) / dim + eps)
-    at = (tl.program_id(1) * rows + t) * dim + d
-    tl.store(streams + at, x, mask=inside)
-    tl.store(normed + at, y.to(normed.dtype.element_ty), mask=inside)
+    square = tl.sum(x * x, 0) / dim + eps
+    row = tl.program_id(1) * rows + t
+    if factored:
+        tl.store(rms + row, tl.sqrt(square))
+    else:
+        tl.store(streams + row * dim + d, x, mask=inside)
+    tl.store(normed + row * dim + d, (x * tl.rsqrt(square)).to(normed.dtype.element_ty), mask=inside)
+
+
+@_kernel
+def _lane(  # type: ignore[no-untyped-def]
+    streams,
+    rms,
+    output,
+    late,
+    lane,
+    place,
+    inside,
+    block: tl.constexpr,
+    has_late: tl.constexpr,
+    factored: tl.constexpr,
+):
+    """One lane's part of a row, as it lies there: its stream, what that is to be multiplied by, what the
+    module has put out, and what an earlier one had."""
+    row, t, late_row, rows, output_rows, late_rows, dim = place
+    d = tl.arange(0, block)
+    x = tl.load(streams + (lane * rows + row) * dim + d, mask=inside, other=0.0)
+    o = tl.load(output + (lane * output_rows + t) * dim + d, mask=inside, other=0.0)
+    size = 1.0
+    if factored:
+        size = tl.load(rms + lane * rows + row)
+    p = o
+    if has_late:
+        p = tl.load(late + (lane * late_rows + late_row) * dim + d, mask=inside, other=0.0)
+    return x, size, o, p
 
 
 @_kernel
 def land(  # type: ignore[no-untyped-def]
     meta,
     streams,
+    rms,
     output,
     late,
     normed,
@@ -69,10 +106,11 @@ def land(  # type: ignore[no-untyped-def]
     sums: tl.constexpr,
     has_late: tl.constexpr,
     late_sums: tl.constexpr,
+    factored: tl.constexpr,
 ):
     """What lands after one module, and the norm of the result. Grid [T, S / together].
 
-    streams += own * output + others * (sum of the other lanes' output), the same of `late`; see
+    X += own * output + others * (sum of the other lanes' output), the same of `late`; see
     params.STEP. output [S, output_rows, D], late [S, late_rows, D]; late_compact: it has the tail's rows, not
     the body's. together: lanes of one program, which sums over the lanes once for all of them. sums,
     late_sums: whether others and late_others are not zero.
@@ -91,18 +129,30 @@ def land(  # type: ignore[no-untyped-def]
             if late_sums:
                 at = (lane * late_rows + late_row) * dim + d
                 total += late_others * tl.load(late + at, mask=inside, other=0.0).to(tl.float32)
+    lane = tl.program_id(1) * together
+    place = (row, t, late_row, rows, output_rows, late_rows, dim)
+    x, size, o, p = _lane(streams, rms, output, late, lane, place, inside, block, has_late, factored)
     for i in tl.static_range(together):
-        lane = tl.program_id(1) * together + i
-        at = (lane * rows + row) * dim + d
-        from_output = (lane * output_rows + t) * dim + d
-        x = tl.load(streams + at, mask=inside, other=0.0) + total
-        x += (own - others) * tl.load(output + from_output, mask=inside, other=0.0).to(tl.float32)
+        if i + 1 < together:  # asked for before this lane's sum makes the program wait
+            x1, size1, o1, p1 = _lane(
+                streams, rms, output, late, lane + 1, place, inside, block, has_late, factored
+            )
+        y = x.to(tl.float32) * size + total + (own - others) * o.to(tl.float32)
         if has_late:
-            from_late = (lane * late_rows + late_row) * dim + d
-            x += (late_own - late_others) * tl.load(late + from_late, mask=inside, other=0.0).to(tl.float32)
-        tl.store(streams + at, x, mask=inside)
-        y = x * tl.rsqrt(tl.sum(x * x, 0) / dim + eps)
-        tl.store(normed + from_output, y.to(normed.dtype.element_ty), mask=inside)
+            y += (late_own - late_others) * p.to(tl.float32)
+        square = tl.sum(y * y, 0) / dim + eps
+        norm = (y * tl.rsqrt(square)).to(normed.dtype.element_ty)
+        at = (lane * rows + row) * dim + d
+        if factored:
+            tl.store(rms + lane * rows + row, tl.sqrt(square))
+            compact = tl.where(tail != 0, dim, 0)  # else normed is where streams are
+            tl.store(streams + at, norm, mask=d < compact)
+        else:
+            tl.store(streams + at, y, mask=inside)
+        tl.store(normed + (lane * output_rows + t) * dim + d, norm, mask=inside)
+        if i + 1 < together:
+            lane += 1
+            x, size, o, p = x1, size1, o1, p1
 
 
 @_kernel

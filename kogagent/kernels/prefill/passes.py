@@ -1,7 +1,8 @@
 """One pass of the model over the rows of a bucket: which kernel and which product follows which.
 
 Knows the lane table (params.STEP), the phases' matrices as pack.py arranges them, and its own buffers,
-allocated once; no sequence, no graph. Products are the weights' type with FP32 sums; the streams are FP32.
+allocated once; no sequence, no graph. Products are the weights' type with FP32 sums. The one stream of a
+plain model is FP32; lanes' streams are factored where the weights are FP16 (device.py, decision 0022).
 
 A pass is a body and, where logits are wanted, an end. The body stops once the last layer's keys and values
 are in the cache: what follows is needed of the last row alone.
@@ -87,8 +88,10 @@ class Passes:
         self.inputs = buffer(META + rows, dtype=torch.int64)
         self.logits = buffer(spec.vocab_size, dtype=torch.float32)
         self.best = buffer(-(-spec.vocab_size // GREEDY_BLOCK), 4, dtype=torch.float32)
-        self._streams = buffer(lanes, rows, dim, dtype=torch.float32)
+        self._factored = lanes > 1 and self._type == torch.float16
         self._normed = buffer(lanes, rows, dim)
+        self._rms = buffer(lanes, rows if self._factored else 1, dtype=torch.float32)
+        self._streams = self._normed if self._factored else buffer(lanes, rows, dim, dtype=torch.float32)
         self._qkv = buffer(lanes, rows, layout.qkv_rows, dtype=torch.float32)
         self._queries = buffer(heads, rows * self._rep, h)
         self._mixed = buffer(lanes, rows, layout.heads * h)
@@ -122,12 +125,14 @@ class Passes:
             self.inputs[META:],
             self._embed,
             self._streams,
+            self._rms,
             self._normed,
             self._rows,
             dim,
             self._layout.lanes,
             self._spec.norm_eps,
             block=_power(dim),
+            factored=self._factored,
             num_warps=self._warps(),
         )
         last = self._spec.n_layers - 1
@@ -271,6 +276,7 @@ class Passes:
         self._device.land[(rows, lanes // together)](
             self.inputs,
             self._streams,
+            self._rms,
             output.values,
             late.values,
             normed,
@@ -291,6 +297,7 @@ class Passes:
             sums=bool(step["others"] != 0),
             has_late=bool(step["late"] >= 0),
             late_sums=bool(step["late"] >= 0 and step["late_others"] != 0),
+            factored=self._factored,
             num_warps=self._warps(),
         )
 
@@ -299,7 +306,13 @@ class Passes:
         mode = self._layout.head_mode
         if mode == 2:  # the sum of the lanes is normed, not each
             row = (self.inputs[3:4] - 1).clamp(min=0)
-            streams = self._streams.index_select(1, row) if tail else self._streams[:, :rows]
+
+            def real(t: torch.Tensor) -> torch.Tensor:
+                return t.index_select(1, row) if tail else t[:, :rows]
+
+            streams = real(self._streams)
+            if self._factored:
+                streams = streams * real(self._rms).unsqueeze(-1)
             x = F.rms_norm(streams.sum(0, keepdim=True), (self._spec.dim,), eps=self._spec.norm_eps)
         else:
             x = normed[:, :rows].float()
