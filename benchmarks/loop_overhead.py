@@ -5,9 +5,12 @@
     make peers                                    install the SDKs it is compared with, in .venv-peers
 
 A turn is one model turn with one call: events, parsing and validating its arguments, running the tool, its
-result in the history. The scripted model says its events from a list; what that costs is measured beside as
-`script alone`, and not subtracted. `plain asyncio + json` is the least any loop could do: parse the
-arguments, call the function, append two messages. Agents and event loops are made once, as programs do.
+result in the history. What a model does to make its events is none of the loop's work, so the model here has
+them ready: it is a generator that yields what ScriptedModel gave beforehand, call started, its arguments,
+call, end; what yielding costs is measured beside as `model alone`, and not subtracted. `ScriptedModel` is the
+same run on the test double itself, which makes its events as it plays. `plain asyncio + json` is the least
+any loop could do: parse the arguments, call the function, append two messages. Agents and event loops are
+made once, as programs do.
 
 With one tool, two runs that do more are measured as records of their own: `observed`, with a Trace, and
 `stored`, with every turn safe in a SessionStore before its calls run.
@@ -15,9 +18,9 @@ With one tool, two runs that do more are measured as records of their own: `obse
 The clock is the CPU time of the process: nothing here waits, so on an idle machine it is the wall time,
 and on a busy one it leaves out what others take. The wall time stands beside it.
 
-Other SDKs (benchmarks/loop_peers) play the same script, each in a process of its own under --peers' Python,
-in the same rounds. Some of them take minutes for 1,000 turns: there each is run once, unless --full is given,
-and the record's note says so.
+Other SDKs (benchmarks/loop_peers) play the same script, their models too with everything ready that they will
+say, each in a process of its own under --peers' Python, in the same rounds. Some of them take minutes for
+1,000 turns: there each is run once, unless --full is given, and the record's note says so.
 """
 
 from __future__ import annotations
@@ -29,10 +32,10 @@ import secrets
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from benchmarks.child import Child, PeerFailed
 from benchmarks.common import ROOT, Figure, Record, append, interleave, make_record, show
@@ -49,9 +52,10 @@ from kogagent import (
     UserMessage,
     tool,
 )
-from kogagent.loop.protocols import TurnRequest
+from kogagent.loop.protocols import Model, TurnRequest
 from kogagent.observe import Trace
 from kogagent.testing import ScriptedModel, call
+from kogagent.types import ModelEvent
 
 TURNS = (20, 100, 1000)
 TOOLS = (1, 162)
@@ -96,22 +100,49 @@ def _tools(count: int) -> list[Tool[..., Any]]:
     return [tool(look, name=name) for name in names(count)]
 
 
+_REQUEST = TurnRequest((UserMessage("go"),))
+
+
+class Prepared:
+    """The least a model can be: a generator of events that are there, a turn after the other."""
+
+    def __init__(self, turns: Iterable[Sequence[ModelEvent]]) -> None:
+        self._turns = iter(turns)
+
+    async def stream(self, request: TurnRequest) -> AsyncIterator[ModelEvent]:
+        for event in next(self._turns):
+            yield event
+
+
+Play: TypeAlias = Callable[[Model], Coroutine[Any, Any, None]]
+
+
 def _script(turns: int) -> ScriptedModel:
     """turns-1 calls, each with arguments of its own, and an answer: nothing can be remembered."""
     salt = secrets.token_hex(4)
     return ScriptedModel(*[call("look", path=f"/{salt}/{n}", depth=n) for n in range(turns - 1)], "done")
 
 
+async def _prepared(turns: int) -> Prepared:
+    """What `_script` says."""
+    script = _script(turns)
+    return Prepared([[event async for event in script.stream(_REQUEST)] for _ in range(turns)])
+
+
 def _per_turn(
     runner: asyncio.Runner,
     turns: int,
-    run: Callable[[ScriptedModel], Coroutine[Any, Any, None]],
+    run: Play,
     clock: Callable[[], float] = time.process_time,
+    *,
+    prepared: bool = True,
 ) -> Callable[[], float]:
-    """Enough runs of so many turns for 1,000 turns; µs a turn."""
+    """Enough runs of so many turns for 1,000 turns; µs a turn. prepared: by a model whose events are there,
+    else by one that makes them."""
 
     async def timed() -> float:
-        scripts = [_script(turns) for _ in range(max(1000 // turns, 1))]
+        runs = range(max(1000 // turns, 1))
+        scripts: list[Model] = [await _prepared(turns) if prepared else _script(turns) for _ in runs]
         started = clock()
         for script in scripts:
             await run(script)
@@ -120,10 +151,10 @@ def _per_turn(
     return lambda: runner.run(timed())
 
 
-def _agent_run(toolbox: Toolbox, turns: int) -> Callable[[ScriptedModel], Coroutine[Any, Any, None]]:
+def _agent_run(toolbox: Toolbox, turns: int) -> Play:
     agent = Agent(_script(1), toolbox, limits=_FREE)
 
-    async def run(model: ScriptedModel) -> None:
+    async def run(model: Model) -> None:
         agent.model = model
         result = await agent.run("go")
         assert result.turns == turns
@@ -136,10 +167,10 @@ def _agent_stream(
     turns: int,
     observers: Sequence[Observer] = (),
     open_session: Callable[[str], Transcript] | None = None,
-) -> Callable[[ScriptedModel], Coroutine[Any, Any, None]]:
+) -> Play:
     agent = Agent(_script(1), toolbox, limits=_FREE, observers=observers)
 
-    async def run(model: ScriptedModel) -> None:
+    async def run(model: Model) -> None:
         history = None if open_session is None else open_session(secrets.token_hex(8))
         agent.model = model
         async with agent.stream("go", history=history) as events:
@@ -150,18 +181,17 @@ def _agent_stream(
     return run
 
 
-def _script_alone(turns: int) -> Callable[[ScriptedModel], Coroutine[Any, Any, None]]:
-    async def run(model: ScriptedModel) -> None:
-        request = TurnRequest((UserMessage("go"),))
+def _model_alone(turns: int) -> Play:
+    async def run(model: Model) -> None:
         for _ in range(turns):
-            async for _event in model.stream(request):
+            async for _event in model.stream(_REQUEST):
                 pass
 
     return run
 
 
-def _plain(turns: int) -> Callable[[ScriptedModel], Coroutine[Any, Any, None]]:
-    async def run(model: ScriptedModel) -> None:
+def _plain(turns: int) -> Play:
+    async def run(model: Model) -> None:
         history: list[dict[str, Any]] = []
         for n in range(turns - 1):
             arguments = json.dumps({"path": f"/{n}", "depth": n})
@@ -187,7 +217,7 @@ def measure(repeats: int, peers: Sequence[Peer], turns: Sequence[int], *, full: 
                 runs = {
                     "stream": _agent_stream(toolbox, length),
                     "run": _agent_run(toolbox, length),
-                    "script": _script_alone(length),
+                    "model": _model_alone(length),
                     "plain": _plain(length),
                 }
                 if count == TOOLS[0]:
@@ -195,6 +225,7 @@ def measure(repeats: int, peers: Sequence[Peer], turns: Sequence[int], *, full: 
                     runs["stored"] = _agent_stream(toolbox, length, open_session=store.open)
                 clocked = {name: _per_turn(runner, length, run) for name, run in runs.items()}
                 clocked["wall"] = _per_turn(runner, length, runs["stream"], time.perf_counter)
+                clocked["scripted"] = _per_turn(runner, length, runs["stream"], prepared=False)
                 once = length >= _SLOW and not full
                 beside = {peer.name: _peer_run(peer, length, count) for peer in peers}
                 figures = interleave(clocked | ({} if once else beside), repeats=repeats)
@@ -217,10 +248,11 @@ def _record(case: str, figures: Mapping[str, Figure]) -> Record:
     peers = {
         "wall time": figures["wall"],
         "agent.run": figures["run"],
-        "script alone": figures["script"],
+        "ScriptedModel": figures["scripted"],
+        "model alone": figures["model"],
         "plain asyncio + json": figures["plain"],
     }
-    note = "agent.stream, every event read; one call a turn; CPU time of the process"
+    note = "agent.stream, every event read; one call a turn; events made beforehand; CPU time of the process"
     return make_record(
         "loop_overhead", case, "none", "us_per_turn", figures["stream"], peers=peers, note=note
     )

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 import kogagent.types as types
 from kogagent.loop import protocols, step
 from kogagent.types import Timings, ToolCall, TurnEnd, Usage
-from kogagent.types.quick import maker
+from kogagent.types.quick import maker, quick
 
 CHECKED = ("File", "SamplingParams", "Event")  # look at what they are given, or are no value by themselves
 MADE = [
@@ -33,10 +33,11 @@ def test_a_value_is_what_was_given_and_stays_so(kind: Any) -> None:
     given = filled(kind)
     value: Any = kind(**given)
     assert {name: getattr(value, name) for name in given} == given and type(value) is kind
-    made: Any = maker(kind)(**given)
-    assert {name: getattr(made, name) for name in given} == given and type(made) is kind
+    plain = {field.name: given[field.name] for field in fields(kind) if not field.kw_only}
+    made: Any = maker(kind)(**plain)  # takes no keywords: the moment is now
+    assert {name: getattr(made, name) for name in plain} == plain and type(made) is kind
     copied: Any = replace(made)
-    assert copied == value and copy.deepcopy(value) == value
+    assert copied == made == value and copy.deepcopy(value) == value
     assert pickle.loads(pickle.dumps(value)) == value
     for name in given:
         with pytest.raises(FrozenInstanceError):
@@ -56,6 +57,19 @@ def test_defaults_are_made_anew_and_what_must_be_given_is_missed() -> None:
     assert third == first and third.at >= second.at
     with pytest.raises(TypeError, match="missing 2 required positional arguments: 'name' and 'arguments'"):
         ToolCall("1")  # type: ignore[call-arg]
+
+
+def test_a_maker_takes_no_keyword_and_needs_a_default_in_its_place() -> None:
+    @quick
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Marked:
+        mark: str
+
+    assert Marked(mark="x").mark == "x"
+    with pytest.raises(TypeError, match="Marked.mark: maker"):
+        maker(Marked)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'at'"):
+        maker(TurnEnd)("stop", at=1.0)
 
 
 def test_a_class_below_and_a_validator_make_them_too() -> None:

@@ -24,12 +24,13 @@ Run = Callable[[Script], Awaitable[int]]
 
 
 def main() -> None:
-    package, module = PEERS[sys.argv[1]]
-    prepare: Callable[[int], Run] = importlib.import_module(f"benchmarks.loop_peers.{module}").prepare
+    package, name = PEERS[sys.argv[1]]
+    module = importlib.import_module(f"benchmarks.loop_peers.{name}")
+    prepare: Callable[[int], Run] = module.prepare
     made: dict[int, Run] = {}  # agents are made once, as programs do
 
     async def timed(run: Run, turns: int, runs: int) -> dict[str, float]:
-        scripts = [Script(turns, secrets.token_hex(4)) for _ in range(runs)]
+        scripts = [Script(turns, secrets.token_hex(4), module.say) for _ in range(runs)]
         cpu, wall = time.process_time(), time.perf_counter()
         for script in scripts:
             read = await run(script)

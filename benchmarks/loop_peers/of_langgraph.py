@@ -12,7 +12,7 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import StructuredTool
 from langgraph.prebuilt import create_react_agent
 
-from benchmarks.loop_peers.script import Script, look, names
+from benchmarks.loop_peers.script import Call, Script, look, names
 
 
 class Scripted(BaseChatModel):  # type: ignore[misc]
@@ -26,15 +26,18 @@ class Scripted(BaseChatModel):  # type: ignore[misc]
         return self
 
     def _generate(self, messages: list[Any], *_: Any, **__: Any) -> ChatResult:
-        call = self.script.next_call()
-        if call is None:
-            said = AIMessage("done")
-        else:
-            said = AIMessage("", tool_calls=[{"name": "look", "args": call[1], "id": call[0]}])
-        return ChatResult(generations=[ChatGeneration(message=said)])
+        return self.script.next_turn()
 
     async def _agenerate(self, messages: list[Any], *_: Any, **__: Any) -> ChatResult:
         return self._generate(messages)
+
+
+def say(call: Call | None) -> ChatResult:
+    if call is None:
+        said = AIMessage("done")
+    else:
+        said = AIMessage("", tool_calls=[{"name": "look", "args": call[1], "id": call[0]}])
+    return ChatResult(generations=[ChatGeneration(message=said)])
 
 
 def prepare(tools: int) -> Callable[[Script], Awaitable[int]]:

@@ -9,7 +9,7 @@ from typing import Any
 import agents
 from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText
 
-from benchmarks.loop_peers.script import Script, look, names
+from benchmarks.loop_peers.script import Call, Script, look, names
 
 
 class Scripted(agents.Model):
@@ -19,21 +19,24 @@ class Scripted(agents.Model):
         self, system_instructions: str | None, input: Any, *_: Any, **__: Any
     ) -> agents.ModelResponse:
         self.seen = input
-        call = self.script.next_call()
-        item: Any
-        if call is None:
-            text = ResponseOutputText(annotations=[], text="done", type="output_text")
-            item = ResponseOutputMessage(
-                id="m", content=[text], role="assistant", status="completed", type="message"
-            )
-        else:
-            item = ResponseFunctionToolCall(
-                arguments=json.dumps(call[1]), call_id=call[0], name="look", type="function_call"
-            )
-        return agents.ModelResponse([item], agents.Usage(requests=1), None)
+        return self.script.next_turn()
 
     def stream_response(self, *_: Any, **__: Any) -> AsyncIterator[Any]:
         raise NotImplementedError("the script is asked for whole turns")
+
+
+def say(call: Call | None) -> agents.ModelResponse:
+    item: Any
+    if call is None:
+        text = ResponseOutputText(annotations=[], text="done", type="output_text")
+        item = ResponseOutputMessage(
+            id="m", content=[text], role="assistant", status="completed", type="message"
+        )
+    else:
+        item = ResponseFunctionToolCall(
+            arguments=json.dumps(call[1]), call_id=call[0], name="look", type="function_call"
+        )
+    return agents.ModelResponse([item], agents.Usage(requests=1), None)
 
 
 def prepare(tools: int) -> Callable[[Script], Awaitable[int]]:

@@ -10,21 +10,23 @@ from pydantic_ai.messages import ModelRequest, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.usage import RequestUsage, UsageLimits
 
-from benchmarks.loop_peers.script import Script, look, names
+from benchmarks.loop_peers.script import Call, Script, look, names
 
 _USAGE = RequestUsage(input_tokens=1, output_tokens=1)
+
+
+def say(call: Call | None) -> ModelResponse:
+    part = TextPart("done") if call is None else ToolCallPart("look", call[1], call[0])
+    return ModelResponse([part], usage=_USAGE)
 
 
 def prepare(tools: int) -> Callable[[Script], Awaitable[int]]:
     playing: Script
 
-    async def say(messages: list[Any], info: Any) -> ModelResponse:
-        call = playing.next_call()
-        if call is None:
-            return ModelResponse([TextPart("done")], usage=_USAGE)
-        return ModelResponse([ToolCallPart("look", call[1], call[0])], usage=_USAGE)
+    async def play(messages: list[Any], info: Any) -> ModelResponse:
+        return playing.next_turn()
 
-    agent = Agent(FunctionModel(say), tools=[Tool(look, name=name) for name in names(tools)])
+    agent = Agent(FunctionModel(play), tools=[Tool(look, name=name) for name in names(tools)])
 
     async def run(script: Script) -> int:
         nonlocal playing

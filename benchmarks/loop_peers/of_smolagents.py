@@ -14,19 +14,15 @@ from smolagents.models import (
     Model,
 )
 
-from benchmarks.loop_peers.script import Script, names
+from benchmarks.loop_peers.script import Call, Script, names
 
 
 class Scripted(Model):  # type: ignore[misc]
     script: Script
 
     def generate(self, messages: list[Any], *_: Any, **__: Any) -> ChatMessage:
-        call = self.script.next_call()
         self.seen = messages
-        name = "final_answer" if call is None else "look"
-        id, arguments = call or ("call_last", {"answer": "done"})
-        function = ChatMessageToolCallFunction(name=name, arguments=arguments)
-        return ChatMessage(MessageRole.ASSISTANT, "", [ChatMessageToolCall(function, id, "function")])
+        return self.script.next_turn()
 
 
 class Look(Tool):  # type: ignore[misc]
@@ -40,6 +36,13 @@ class Look(Tool):  # type: ignore[misc]
 
     def forward(self, path: str, depth: int | None = 1) -> list[str]:
         return [path, "a.txt"]
+
+
+def say(call: Call | None) -> ChatMessage:
+    name = "final_answer" if call is None else "look"
+    id, arguments = call or ("call_last", {"answer": "done"})
+    function = ChatMessageToolCallFunction(name=name, arguments=arguments)
+    return ChatMessage(MessageRole.ASSISTANT, "", [ChatMessageToolCall(function, id, "function")])
 
 
 def prepare(tools: int) -> Callable[[Script], Awaitable[int]]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
 PEERS = {
     "smolagents": ("smolagents", "of_smolagents"),
     "pydantic-ai": ("pydantic-ai-slim", "of_pydantic_ai"),
@@ -9,22 +12,29 @@ PEERS = {
     "langgraph": ("langgraph", "of_langgraph"),
 }
 """Name: (distribution, module here). `prepare(tools)` of the module makes an agent with so many tools, and
-returns an async function that plays one script with it."""
+returns an async function that plays one script with it; `say(call)` is a turn as a model of the SDK gives
+it."""
+
+Call: TypeAlias = tuple[str, dict[str, object]]
+"""(id, arguments) of a call of `look`."""
 
 
 class Script:
-    """turns - 1 calls of `look`, each with arguments of its own, then an answer."""
+    """turns - 1 calls of `look`, each with arguments of its own, then an answer, "done".
 
-    def __init__(self, turns: int, salt: str) -> None:
-        self.turns, self._salt, self.played = turns, salt, 0
+    say makes the SDK's own value of each turn, of a call or of None for the answer. All are made beforehand:
+    what a model does to make them is none of the loop's work.
+    """
 
-    def next_call(self) -> tuple[str, dict[str, object]] | None:
-        """(id, arguments) of the next turn's call; None for the last turn, which answers "done"."""
-        at = self.played
+    def __init__(self, turns: int, salt: str, say: Callable[[Call | None], Any]) -> None:
+        self.turns, self.played = turns, 0
+        calls = [(f"call_{at}", {"path": f"/{salt}/{at}", "depth": at}) for at in range(turns - 1)]
+        self._said = [say(call) for call in (*calls, None)]
+
+    def next_turn(self) -> Any:
+        """What the model says now."""
         self.played += 1
-        if at == self.turns - 1:
-            return None
-        return f"call_{at}", {"path": f"/{self._salt}/{at}", "depth": at}
+        return self._said[self.played - 1]
 
 
 async def look(path: str, depth: int = 1) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
@@ -28,7 +28,7 @@ from kogagent.types import (
     ToolResult,
     ToolStarted,
 )
-from kogagent.types.quick import maker, quick
+from kogagent.types.quick import maker
 
 _context, _message = maker(RunContext), maker(ToolMessage)
 _started, _finished = maker(ToolStarted), maker(ToolFinished)
@@ -46,6 +46,8 @@ class Acting:
         self.failures: list[ToolFinished] = []
         self.stale = 0  # calls in a row that brought nothing new
         self._seen: set[int] = set()
+        self._results: dict[str, ToolResult] = {}  # of the running turn's calls, by their ids
+        self._spans: list[tuple[float, float]] = []  # and when they ran
         self._retries: dict[str, int] = {}
         self._early: dict[str, asyncio.Task[ToolOutcome]] = {}
 
@@ -101,16 +103,17 @@ class Acting:
         shown: the tools of the turn, None for all. answers: what became of calls that were deferred.
         """
         began, waited = perf_counter(), self._sink.waited_s
-        running = _running(setup, turn, shown, answers or {}, {}, [])
-        results = running.results
+        results: dict[str, ToolResult] = {}
+        spans: list[tuple[float, float]] = []
+        self._results, self._spans = results, spans
         wanted = calls if answers is not None else self._admitted(setup, calls, results)
         whole = False
         try:
             try:
                 if len(wanted) == 1:
-                    await self._one(running, wanted[0])
+                    await self._one(setup, wanted[0], turn, shown, answers)
                 elif wanted:
-                    await self._together(running, wanted)
+                    await self._together(setup, wanted, turn, shown, answers)
             finally:
                 if self._early:  # calls beyond what was allowed, or beside one that failed
                     await self.drop_early()
@@ -118,15 +121,16 @@ class Acting:
         finally:
             appending = perf_counter()
             for call in calls:
-                if call.id in results:
-                    self._transcript.post(_message(results[call.id]))
+                found = results.get(call.id)
+                if found is not None:
+                    self._transcript.post(_message(found))
                 else:
                     for result in self._transcript.close_calls(only=call.id):
                         self._sink.put(ToolFinished(call, result, 0.0))
             if not whole:
                 self._transcript.flush()  # an interrupted run may not wait
             ended = perf_counter()
-            self._meter.acted(ended - began, running.spans, self._sink.waited_s - waited, ended - appending)
+            self._meter.acted(ended - began, spans, self._sink.waited_s - waited, ended - appending)
 
     def _admitted(
         self, setup: Setup, calls: tuple[ToolCall, ...], results: dict[str, ToolResult]
@@ -145,13 +149,20 @@ class Acting:
             results[call.id] = self._told(call, "Not run: another agent takes over already.")
         return [call for call in calls[:room] if call.id not in results]
 
-    async def _together(self, running: _Running, calls: Sequence[ToolCall]) -> None:
+    async def _together(
+        self,
+        setup: Setup,
+        calls: Sequence[ToolCall],
+        turn: int,
+        shown: set[str] | None,
+        answers: Mapping[str, Answer] | None,
+    ) -> None:
         """Several at once. The first failure cancels the others and is raised."""
-        gate = asyncio.Semaphore(running.setup.limits.parallel_calls)
+        gate = asyncio.Semaphore(setup.limits.parallel_calls)
 
         async def one(call: ToolCall) -> None:
             async with gate:
-                await self._one(running, call)
+                await self._one(setup, call, turn, shown, answers)
 
         try:
             async with asyncio.TaskGroup() as group:
@@ -160,31 +171,33 @@ class Acting:
         except BaseExceptionGroup as failed:
             raise failed.exceptions[0] from None  # the first failure; it cancelled the others
 
-    async def _one(self, running: _Running, call: ToolCall) -> None:
+    async def _one(
+        self,
+        setup: Setup,
+        call: ToolCall,
+        turn: int,
+        shown: set[str] | None,
+        answers: Mapping[str, Answer] | None,
+    ) -> None:
         """One call from its announcement to its result."""
-        setup = running.setup
+        sink = self._sink
         if self._early and call.id in self._early:
             outcome = await _joined(self._early.pop(call.id))
         else:
-            self._sink.put(_started(call))
-            await self._sink.drained()
-            context = _context(self._deps, call, running.turn, self._transcript.view, self._port)
+            sink.put(_started(call))
+            await sink.drained()
+            context = _context(self._deps, call, turn, self._transcript.view, self._port)
             hooks = setup.hooks
-            if (
-                hooks.before_call is None
-                and hooks.after_call is None
-                and running.shown is None
-                and not running.answers
-            ):
+            if shown is None and not answers and hooks.before_call is None and hooks.after_call is None:
                 outcome = await setup.tools.call(call, context)
             else:
-                answer = running.answers.get(call.id)
-                outcome = await self._outcome(setup, call, context, running.shown, answer)
-        running.spans.append((outcome.started, outcome.ended))
-        result = running.results[call.id] = self._observed(setup, call, outcome)
-        error = outcome.error
-        finished = _finished(call, result, outcome.ended - outcome.started, error)
-        self._sink.put(finished)
+                answer = answers.get(call.id) if answers else None
+                outcome = await self._outcome(setup, call, context, shown, answer)
+        started, ended, error = outcome.started, outcome.ended, outcome.error
+        self._spans.append((started, ended))
+        result = self._results[call.id] = self._observed(setup, call, outcome)
+        finished = _finished(call, result, ended - started, error)
+        sink.put(finished)
         if error is not None:
             self.failures.append(finished)
             if outcome.bug and setup.on_tool_error == "raise":
@@ -244,11 +257,14 @@ class Acting:
             if text is not result.text:
                 result = replace(result, text=text)
         key = hash((call.name, call.arguments, result.text))
-        self.stale = self.stale + 1 if key in self._seen else 0
-        self._seen.add(key)
-        if limits.repeated_calls is not None and self.stale >= limits.repeated_calls - 1 > 0:
-            nudge = "[The same call gave the same result before. Use it, or do something else.]"
-            result = replace(result, text=f"{result.text}\n{nudge}")
+        if key not in self._seen:
+            self._seen.add(key)
+            self.stale = 0
+        else:
+            self.stale += 1
+            if limits.repeated_calls is not None and self.stale >= limits.repeated_calls - 1 > 0:
+                nudge = "[The same call gave the same result before. Use it, or do something else.]"
+                result = replace(result, text=f"{result.text}\n{nudge}")
         if result.status != "retry":
             if self._retries:
                 self._retries.pop(call.name, None)
@@ -258,23 +274,6 @@ class Acting:
             text = f"{outcome.error} This was attempt {refused}: stop calling {call.name} and go on without."
             result = replace(result, text=text, status="failed")
         return result
-
-
-@quick
-@dataclass(frozen=True, slots=True)
-class _Running:
-    """The calls of one turn while they run: what holds for all of them, what has come of each by its id, and
-    when each ran."""
-
-    setup: Setup
-    turn: int
-    shown: set[str] | None
-    answers: Mapping[str, Answer]
-    results: dict[str, ToolResult]
-    spans: list[tuple[float, float]]
-
-
-_running = maker(_Running)
 
 
 async def _joined(task: asyncio.Task[ToolOutcome]) -> ToolOutcome:

@@ -45,7 +45,11 @@ class Meter:
     def acted(self, span: float, tools: Sequence[tuple[float, float]], reader: float, append: float) -> None:
         """Calls took `span` seconds from the first check to the last result in the history; tools are the
         times in which each ran."""
-        tool = tools[0][1] - tools[0][0] if len(tools) == 1 else _covered(tools)
+        if len(tools) == 1:
+            ((started, ended),) = tools
+            tool = ended - started
+        else:
+            tool = _covered(tools)
         if tool > span:
             tool = span
         self._tool_s += tool

@@ -23,7 +23,7 @@ from kogagent.types import (
     UserMessage,
 )
 
-_PLAIN = frozenset((SystemMessage, UserMessage, AssistantMessage))  # the view takes them as they are
+_PLAIN = frozenset((SystemMessage, UserMessage, AssistantMessage, ToolMessage))  # as a rule the view's too
 _CANCELLED = "Cancelled before it finished. It may have had effects; check before calling it again."
 
 
@@ -154,23 +154,23 @@ class Transcript:
         Raises InputError for a message that cannot follow, or that could not be written; then nothing is
         added.
         """
-        self.post(message, _flush=True)
+        self.post(message, True)
 
-    def post(self, message: Message, *, _flush: bool = False) -> None:
+    def post(self, message: Message, _flush: bool = False) -> None:
         """`append`, but written only when `settled` has returned: nothing blocks meanwhile."""
-        late, record = False, self._record
-        plain = type(message) in _PLAIN  # looked up: isinstance takes long to say no
-        if not plain and isinstance(message, ToolMessage):
-            plain, late = True, message.result.status == "deferred"
-            opened = self._open_after(message.result)
-        else:
+        record, late = self._record, False
+        kind = type(message)  # isinstance takes long to say no
+        if kind is AssistantMessage or not isinstance(message, ToolMessage):
             opened = self._opened_by(message)
+        else:
+            late = message.result.status == "deferred"
+            opened = self._open_after(message.result)
         if self.journal is not None:
             self.journal.append(len(record), message)
             if _flush:
                 self.journal.flush()
         record.append(message)
-        if self._view is not record or self.deferred or not plain:
+        if self._view is not record or self.deferred or kind not in _PLAIN:
             self._show(message)
         if late:
             self.deferred |= {id: call for id, call in self._open.items() if id not in opened}

@@ -37,28 +37,34 @@ async def hear(
     said: list[ModelEvent] = []
     calls: list[ToolCall] = []
     end: TurnEnd | None = None
+    put, events = sink.put, aiter(stream)
     try:
-        async for event in stream:
-            if end is not None:
-                raise ModelError(f"the model went on after the end of its turn: {event!r}")
+        async for event in events:
             kind = type(event)  # looked up: isinstance takes long to say no
             if kind in _UNHEARD:
                 pass
             elif kind in _TEXTS:
                 said.append(event)
             elif isinstance(event, CallReady):
+                call = event.call
+                if calls:
+                    _refuse_twice(calls, call)
                 said.append(event)
-                _add(calls, event.call)
-                if on_call is not None and event.call.complete:
-                    on_call(event.call)
+                calls.append(call)
+                if on_call is not None and call.complete:
+                    on_call(call)
             elif isinstance(event, TurnEnd):
                 end = event
+                put(event)
+                break
             elif isinstance(event, TextDelta | PlanDelta | ObserveDelta):
                 said.append(event)
             elif not isinstance(event, CallDelta | CallStarted):
                 raise ModelError(f"the model yielded {event!r}, which is no ModelEvent")
-            if sink.put(event):
+            if put(event):
                 await sink.drained()
+        async for event in events:
+            raise ModelError(f"the model went on after the end of its turn: {event!r}")
     except BaseException:
         await close(stream)
         raise
@@ -72,11 +78,10 @@ async def hear(
     return _message(text, plan, tuple(calls), end.ids), end
 
 
-def _add(calls: list[ToolCall], call: ToolCall) -> None:
+def _refuse_twice(calls: list[ToolCall], call: ToolCall) -> None:
     for other in calls:
         if call.id == other.id:
             raise ModelError(f"the model gave two calls of one turn the id {call.id!r}")
-    calls.append(call)
 
 
 def _texts(said: list[ModelEvent]) -> tuple[str, str]:

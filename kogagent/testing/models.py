@@ -130,23 +130,27 @@ class _Playing:
     def __init__(
         self, start: Callable[[TurnRequest], _Events | Awaitable[_Events]], request: TurnRequest
     ) -> None:
-        self._start, self._request = start, request
-        self._events: Iterator[ModelEvent] | None = None
+        self._start: Callable[[TurnRequest], Any] | None = start
+        self._request = request
+        self._events: Iterable[ModelEvent] = ()
 
     def __aiter__(self) -> _Playing:
         return self
 
     async def __anext__(self) -> ModelEvent:
-        if self._events is None:
-            start = self._start
-            started: Any = start(self._request)
-            self._events = await started if type(started) is CoroutineType else started
         for event in self._events:
+            return event
+        start, self._start = self._start, None
+        if start is None:
+            raise StopAsyncIteration
+        started = start(self._request)
+        self._events = events = await started if type(started) is CoroutineType else started
+        for event in events:
             return event
         raise StopAsyncIteration
 
     async def aclose(self) -> None:
-        self._events = iter(())
+        self._start, self._events = None, ()
 
 
 class ScriptedModel:
@@ -173,12 +177,15 @@ class ScriptedModel:
     def _play(self, request: TurnRequest) -> _Events:
         if not request.messages:
             raise InputError("a turn needs at least one message")
-        at = len(self.requests)
-        if at >= len(self._turns) and not self._repeat:
-            raise ModelError(f"the script has {len(self._turns)} turns and was asked for one more")
-        self.requests.append(request)
-        turn = self._turns[at % len(self._turns)]
-        first, self._calls = self._calls + 1, self._calls + len(turn.calls)
+        turns, requests = self._turns, self.requests
+        at = len(requests)
+        if at >= len(turns):
+            if not self._repeat:
+                raise ModelError(f"the script has {len(turns)} turns and was asked for one more")
+            at %= len(turns)
+        requests.append(request)
+        turn, first = turns[at], self._calls + 1
+        self._calls += len(turn.calls)
         return turn_events(turn, first, self._delta)
 
 

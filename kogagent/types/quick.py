@@ -55,10 +55,11 @@ def maker(cls: Callable[P, R]) -> Callable[P, R]:
     """A function that makes values of a class under `quick`, as calling the class does, in half its time: it
     begins with the twin, where a call of the class is two calls and two changes of class.
 
-    For the few places that make values in every turn; what they make cannot be told apart.
+    For the few places that make values in every turn; what they make cannot be told apart. A field that goes
+    by keyword alone is not taken, it has its default: Python keeps its fast calls for functions without such.
     """
     own: Any = cls
-    parameters, values, known = _signature(own)
+    parameters, values, known = _signature(own, named=False)
     known |= {"_own": own, "_twin": _twin(own)}
     body = ["self = _twin()", *(f"self.{name} = {value}" for name, value in values.items())]
     body.append("self.__class__ = _own")
@@ -68,25 +69,33 @@ def maker(cls: Callable[P, R]) -> Callable[P, R]:
     return made
 
 
-def _signature(cls: Any) -> tuple[list[str], dict[str, str], dict[str, Any]]:
-    """(the parameters of `__init__`, the expression of each field, the names these use)."""
+def _signature(cls: Any, *, named: bool = True) -> tuple[list[str], dict[str, str], dict[str, Any]]:
+    """(the parameters of `__init__`, the expression of each field, the names these use). named: whether
+    fields that go by keyword alone are parameters; else each has its default."""
     known: dict[str, Any] = {"_LATER": _LATER}
-    ordered, named = list[str](), list[str]()
+    ordered, by_name = list[str](), list[str]()
     values: dict[str, str] = {}
     for field in fields(cls):
         name, given = field.name, f"_given_{field.name}"
         if not field.init:
             raise TypeError(f"{cls.__name__}.{name}: quick() takes no field that __init__ does not take")
-        values[name] = name
-        parameter = name
+        parameter = value = name
         if field.default_factory is not MISSING:
             known[given] = field.default_factory
-            parameter, values[name] = f"{name}=_LATER", f"{given}() if {name} is _LATER else {name}"
+            parameter, value = f"{name}=_LATER", f"{given}() if {name} is _LATER else {name}"
         elif field.default is not MISSING:
             known[given] = field.default
             parameter = f"{name}={given}"
-        (named if field.kw_only else ordered).append(parameter)
-    return [*ordered, *(["*", *named] if named else [])], values, known
+        if not field.kw_only:
+            ordered.append(parameter)
+        elif named:
+            by_name.append(parameter)
+        elif parameter is name:
+            raise TypeError(f"{cls.__name__}.{name}: maker() takes no keywords, and it has no default")
+        else:
+            value = given if field.default_factory is MISSING else f"{given}()"
+        values[name] = value
+    return [*ordered, *(["*", *by_name] if by_name else [])], values, known
 
 
 def _function(name: str, parameters: list[str], body: list[str], known: dict[str, Any]) -> Any:
@@ -102,14 +111,13 @@ def _frozen(self: object, name: str, value: object) -> NoReturn:
 
 @cache
 def _twin(cls: type) -> type:
-    """A class of the same layout whose instances begin empty and can be changed."""
+    """A class of the same layout whose instances begin empty and can be changed. It is below the other, which
+    Python sees to be of one layout sooner than two classes with equal slots."""
     plainly: dict[str, Any] = {
-        "__slots__": vars(cls)["__slots__"],
+        "__slots__": (),
         "__init__": object.__init__,
         # Both: setting goes by a call of its own where a base has its own way for either.
         "__setattr__": object.__setattr__,
         "__delattr__": object.__delattr__,
     }
-    if Generic in cls.__bases__:
-        plainly["__orig_bases__"] = vars(cls)["__orig_bases__"]
-    return type(cls.__name__, cls.__bases__, plainly)
+    return type(cls.__name__, (cls,), plainly)
