@@ -66,7 +66,7 @@ def test_a_maker_takes_no_keyword_and_needs_a_default_in_its_place() -> None:
         mark: str
 
     assert Marked(mark="x").mark == "x"
-    with pytest.raises(TypeError, match="Marked.mark: maker"):
+    with pytest.raises(TypeError, match=r"Marked\.mark: maker"):
         maker(Marked)
     with pytest.raises(TypeError, match="unexpected keyword argument 'at'"):
         maker(TurnEnd)("stop", at=1.0)

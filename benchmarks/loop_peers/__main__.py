@@ -15,11 +15,12 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 from importlib import metadata
+from typing import Any
 
 from benchmarks.child import answer_lines
 from benchmarks.loop_peers.script import PEERS, Script
 
-Run = Callable[[Script], Awaitable[int]]
+Run = Callable[[Script[Any]], Awaitable[int]]
 """Plays a script once; returns how many tool results the model has read."""
 
 

@@ -40,14 +40,14 @@ def say(call: Call | None) -> ChatResult:
     return ChatResult(generations=[ChatGeneration(message=said)])
 
 
-def prepare(tools: int) -> Callable[[Script], Awaitable[int]]:
+def prepare(tools: int) -> Callable[[Script[ChatResult]], Awaitable[int]]:
     model = Scripted()
     offered = [StructuredTool.from_function(coroutine=look, name=name) for name in names(tools)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # its new home is the package langchain; the agent is the same
         agent = create_react_agent(model, offered)
 
-    async def run(script: Script) -> int:
+    async def run(script: Script[ChatResult]) -> int:
         model.script = script
         limit = {"recursion_limit": 2 * script.turns + 1}
         state = await agent.ainvoke({"messages": [("user", "go")]}, config=limit)

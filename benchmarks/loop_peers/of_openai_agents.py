@@ -13,7 +13,7 @@ from benchmarks.loop_peers.script import Call, Script, look, names
 
 
 class Scripted(agents.Model):
-    script: Script
+    script: Script[agents.ModelResponse]
 
     async def get_response(
         self, system_instructions: str | None, input: Any, *_: Any, **__: Any
@@ -39,7 +39,7 @@ def say(call: Call | None) -> agents.ModelResponse:
     return agents.ModelResponse([item], agents.Usage(requests=1), None)
 
 
-def prepare(tools: int) -> Callable[[Script], Awaitable[int]]:
+def prepare(tools: int) -> Callable[[Script[agents.ModelResponse]], Awaitable[int]]:
     agents.set_tracing_disabled(True)
     model = Scripted()
     agent = agents.Agent(
@@ -48,7 +48,7 @@ def prepare(tools: int) -> Callable[[Script], Awaitable[int]]:
         tools=[agents.function_tool(look, name_override=name) for name in names(tools)],
     )
 
-    async def run(script: Script) -> int:
+    async def run(script: Script[agents.ModelResponse]) -> int:
         model.script = script
         result = await agents.Runner.run(agent, "go", max_turns=script.turns)
         assert result.final_output == "done"

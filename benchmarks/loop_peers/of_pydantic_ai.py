@@ -20,15 +20,15 @@ def say(call: Call | None) -> ModelResponse:
     return ModelResponse([part], usage=_USAGE)
 
 
-def prepare(tools: int) -> Callable[[Script], Awaitable[int]]:
-    playing: Script
+def prepare(tools: int) -> Callable[[Script[ModelResponse]], Awaitable[int]]:
+    playing: Script[ModelResponse]
 
     async def play(messages: list[Any], info: Any) -> ModelResponse:
         return playing.next_turn()
 
     agent = Agent(FunctionModel(play), tools=[Tool(look, name=name) for name in names(tools)])
 
-    async def run(script: Script) -> int:
+    async def run(script: Script[ModelResponse]) -> int:
         nonlocal playing
         playing = script
         result = await agent.run("go", usage_limits=UsageLimits(request_limit=None))

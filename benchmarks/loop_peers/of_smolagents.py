@@ -18,7 +18,7 @@ from benchmarks.loop_peers.script import Call, Script, names
 
 
 class Scripted(Model):  # type: ignore[misc]
-    script: Script
+    script: Script[ChatMessage]
 
     def generate(self, messages: list[Any], *_: Any, **__: Any) -> ChatMessage:
         self.seen = messages
@@ -45,7 +45,7 @@ def say(call: Call | None) -> ChatMessage:
     return ChatMessage(MessageRole.ASSISTANT, "", [ChatMessageToolCall(function, id, "function")])
 
 
-def prepare(tools: int) -> Callable[[Script], Awaitable[int]]:
+def prepare(tools: int) -> Callable[[Script[ChatMessage]], Awaitable[int]]:
     def named(name: str) -> Tool:
         one = Look()
         one.name = name
@@ -56,7 +56,7 @@ def prepare(tools: int) -> Callable[[Script], Awaitable[int]]:
         tools=[named(name) for name in names(tools)], model=model, verbosity_level=LogLevel.OFF
     )
 
-    async def run(script: Script) -> int:
+    async def run(script: Script[ChatMessage]) -> int:
         model.script = script
         assert agent.run("go", max_steps=script.turns) == "done"
         return sum(message.role == MessageRole.TOOL_RESPONSE for message in model.seen)

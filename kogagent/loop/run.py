@@ -259,20 +259,27 @@ class Run:
                     return Finish(answer)
                 failures += 1
                 sink.put(TurnRetried(error, failures))
-        self._meter.heard(end, perf_counter() - began, sink.waited_s - waited, ahead is not None)
-        if self._guarded is not None:
-            guarded, self._guarded = self._guarded, None
-            await guarded
-        if hooks.after_turn is not None:
-            await settled(hooks.after_turn(message), type(None), "after_turn")
+        ended = perf_counter()
+        self._meter.heard(end, ended - began, sink.waited_s - waited, ahead is not None)
+        if self._guarded is not None or hooks.after_turn is not None:
+            await self._judge_turn(message)
+            ended = perf_counter()
         self._last_text = message.text
         self._room.learned(end.usage, request.messages)
-        began = perf_counter()
         self._transcript.post(message)
         if self._transcript.journal is not None:
             await self._transcript.settled()  # safe before anything is done about it
-        self._meter.append_s += perf_counter() - began
+        self._meter.append_s += perf_counter() - ended
         return message, end.reason
+
+    async def _judge_turn(self, message: AssistantMessage) -> None:
+        """Let those see what the model said who may end the run for it."""
+        if self._guarded is not None:
+            guarded, self._guarded = self._guarded, None
+            await guarded
+        hook = self._setup.hooks.after_turn
+        if hook is not None:
+            await settled(hook(message), type(None), "after_turn")
 
     def _begin_early(self, setup: Setup, messages: Sequence[Message], call: ToolCall) -> None:
         self._acting.begin_early(setup, call, self._turns, messages, self._shown)

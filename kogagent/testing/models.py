@@ -144,7 +144,8 @@ class _Playing:
         if start is None:
             raise StopAsyncIteration
         started = start(self._request)
-        self._events = events = await started if type(started) is CoroutineType else started
+        events: Iterator[ModelEvent] = await started if type(started) is CoroutineType else started
+        self._events = events
         for event in events:
             return event
         raise StopAsyncIteration
