@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "deal.h"
 #include "native.h"
 #include "team.h"
 #include "walker.h"
@@ -158,6 +159,37 @@ int held_up() {
   return failed;
 }
 
+// Whoever is free takes the ends of parts: each unit goes to one thread, a part's kept ones to its own.
+int dealt_out() {
+  constexpr uint32_t kParts = 3, kUnits = 40, kPhases = 300;
+  kog::Team team(kParts);
+  kog::Deal deal(kParts);
+  std::vector<uint32_t> taker[kParts];
+  for (auto& units : taker) units.assign(kUnits, 0);
+  int failed = 0;
+  for (uint32_t n = 1; n <= kPhases; n++) {
+    const uint32_t kept = n % 7, least = 1 + n % 4;
+    team.run([&](uint32_t w) {
+      for (uint32_t i = 0; i < kParts; i++) {
+        const uint32_t t = (team.first(w) + i) % kParts;
+        const bool own = t >= team.first(w) && t < team.first(w + 1);
+        const auto next = [&] {
+          return own ? deal.take_own(t, n, kUnits, least, kept) : deal.take_other(t, n, kUnits, least, kept);
+        };
+        for (kog::Deal::Some some = next(); some.count > 0; some = next())
+          for (uint32_t u = some.first; u < some.first + some.count; u++) taker[t][u] += own ? 1 : 1001;
+      }
+    });
+    for (uint32_t t = 0; t < kParts; t++)
+      for (uint32_t u = 0; u < kUnits; u++) {
+        failed |= taker[t][u] % 1000 != 1 || (u < kept && taker[t][u] != 1);
+        taker[t][u] = 0;
+      }
+  }
+  if (failed) puts("a unit was left out, taken twice or taken by another");
+  return failed;
+}
+
 // `ab`, then one to three of `x` and `y` and a quote, then the end: walked along seven tokens in vectors of just the
 // size they need.
 int walk_grammar() {
@@ -216,7 +248,7 @@ int walk_grammar() {
 }  // namespace
 
 int main() {
-  int failed = held_up();
+  int failed = held_up() | dealt_out();
   for (uint32_t type = KOG_F32; type <= KOG_I8_ROW; type++)
     for (uint32_t threads = 1; threads <= 3; threads++)
       for (uint32_t lanes = 1; lanes <= 2; lanes++) failed |= run(type, threads == 2 ? KOG_F16 : KOG_F32, threads, lanes);

@@ -62,6 +62,7 @@ struct Product {
   size_t ldy;
   uint32_t valid;
   void* room;  // product_room bytes, aligned to 64
+  bool again;  // room holds what the product before has made of the same rows
 };
 
 // Queries that share keys and values. Query i sees positions first[i] .. last[i]-1; all positions below the

@@ -1,7 +1,8 @@
 // Phases of a module, a barrier after each:
 //   attention   norm and q, k, v; bias, norm, RoPE of k, append | the same for q, attention | out and landings
 //   MLP         norm, gate, up and SiLU | down and landings
-// A thread has the same columns of the stream everywhere, so that whatever lands there needs no exchange. Where
+// Matrices are cut evenly, and who is done first with a few rows reads the ends of the others' parts. Several lanes:
+// a thread has the same columns of all streams everywhere, so that whatever lands there needs no exchange. Where
 // the lanes can be dealt out evenly a thread owns whole lanes instead and there are no barriers: it waits only
 // for the outputs of other lanes that land, which with a delay were made some modules ago.
 // Each sum is made by one thread in one order: the same bits on every run.
@@ -22,6 +23,7 @@ constexpr uint32_t kChunk = 256;        // rows of one pass of a long pre-fill: 
 constexpr uint32_t kNormedRows = 4;     // up to here each thread norms for itself what it reads
 constexpr uint32_t kPairsAtOnce = 8;    // pairs of gate and up blocks of many rows
 constexpr uint32_t kLinesAhead = 64;    // of the next phase's weights, asked for while a thread waits
+constexpr uint32_t kHeadGrain = 8;      // blocks of logits that are summed up together
 
 uint32_t round_up(uint32_t n, uint32_t to) { return (n + to - 1) / to * to; }
 
@@ -44,29 +46,43 @@ Model::Model(const kog_shape& shape)
       k(best_kernels()),
       layers(s.layers),
       by_lane(s.lanes > 1 && s.lanes % s.threads == 0),
+      owns_heads(by_lane || s.head_dim % kBlock == 0),
       frequencies(s.frequencies, s.frequencies + s.head_dim / 2),
       steps(2 * s.layers),
       scratch(s.threads),
+      deal(s.threads),
       team(s.threads) {
   std::vector<size_t> ends(s.threads, 0);
-  const auto matrix = [&](Packed& m, uint32_t lanes, uint32_t out, uint32_t in, bool pair, bool same_rows) {
+  const auto shape_of = [&](Packed& m, uint32_t lanes, uint32_t out, uint32_t in) {
     m.lanes = lanes;
     m.out = out;
     m.in = in;
     m.type = s.weights;
-    m.pair = pair;
+  };
+  const auto matrix = [&](Packed& m, uint32_t out, uint32_t in, bool same_rows) {
+    shape_of(m, s.lanes, out, in);
     m.cut(s.threads, same_rows, ends);
   };
   for (uint32_t n = 0; n < s.layers; n++) {
     Layer& layer = layers[n];
     layer.window = s.windows[n];
-    matrix(layer.matrices[KOG_QKV], s.lanes, qkv_width, s.dim, false, false);
-    matrix(layer.matrices[KOG_OUT], s.lanes, s.dim, q_width, false, !by_lane);
-    matrix(layer.matrices[KOG_GATE_UP], s.lanes, ffn, s.dim, true, false);
-    matrix(layer.matrices[KOG_DOWN], s.lanes, s.dim, ffn, false, !by_lane);
+    Packed& first = layer.matrices[KOG_QKV];
+    if (owns_heads && !by_lane) {
+      shape_of(first, s.lanes, qkv_width, s.dim);
+      first.cut_heads(s.threads, 2 * lane_kv, s.head_dim / kBlock, ends);
+    } else {
+      matrix(first, qkv_width, s.dim, false);
+    }
+    matrix(layer.matrices[KOG_OUT], s.dim, q_width, !by_lane);
+    layer.matrices[KOG_GATE_UP].pair = true;
+    matrix(layer.matrices[KOG_GATE_UP], ffn, s.dim, false);
+    matrix(layer.matrices[KOG_DOWN], s.dim, ffn, !by_lane);
   }
   const uint32_t parts = s.head == KOG_HEAD_SPLIT ? s.lanes : 1;
-  matrix(head, parts, s.vocab / parts, s.dim, false, false);
+  shape_of(head, parts, s.vocab / parts, s.dim);
+  head.grain = kHeadGrain;
+  head.cut(s.threads, false, ends);
+  summaries.resize(size_t(parts) * ((head.blocks() + kHeadGrain - 1) / kHeadGrain));
   for (uint32_t t = 0; t < s.threads; t++) arenas.push_back(std::make_unique<Arena>(ends[t]));
   head_blocks.resize(size_t(parts) * head.blocks());
   for (uint32_t t = 0; t < s.threads; t++)
@@ -79,12 +95,6 @@ Model::Model(const kog_shape& shape)
     for (uint32_t j = s.step_first[i]; j < s.step_first[i + 1]; j++)
       steps[i].landings.push_back({s.land_source[j], s.step_slot[s.land_source[j]], s.land_own[j], s.land_others[j]});
   }
-  owns_heads = true;
-  const Packed& qkv_matrix = layers[0].matrices[KOG_QKV];
-  for (uint32_t t = 0; t < s.threads; t++)
-    for (const Run& run : qkv_matrix.runs[t])
-      for (const uint32_t edge : {run.block * kBlock, (run.block + run.blocks) * kBlock})
-        if (edge > q_width && edge < qkv_width && edge % s.head_dim != 0) owns_heads = false;
   s.frequencies = nullptr;  // the caller's memory: copied above
   s.windows = s.step_slot = s.step_free = s.step_first = s.land_source = nullptr;
   s.land_own = s.land_others = nullptr;
@@ -128,24 +138,9 @@ void Model::run(const Job& whole) {
     job.ids += at;
     if (whole.want == KOG_ALL) job.logits += size_t(at) * s.vocab;
     if (whole.want == KOG_LAST && at + kChunk < whole.rows) job.want = KOG_NONE;
+    phase += uint32_t(2 * steps.size()) + 1;
     team.run([&](uint32_t w) { pass(job, w); });
   }
-}
-
-Summary Model::summary() const {
-  Summary all = scratch[0].summary;
-  for (uint32_t t = 1; t < s.threads; t++) {  // in this order: the same bits on every run
-    const Summary& one = scratch[t].summary;
-    const float top = std::max(all.top, one.top);
-    all.total = (all.total > 0 ? all.total * exp(double(all.top - top)) : all.total) +
-                (one.total > 0 ? one.total * exp(double(one.top - top)) : one.total);
-    all.top = top;
-    if (one.best_value > all.best_value || (one.best_value == all.best_value && one.best < all.best)) {
-      all.best_value = one.best_value;
-      all.best = one.best;
-    }
-  }
-  return all;
 }
 
 void Model::make_room(uint32_t rows, const Job& job) {
@@ -194,31 +189,29 @@ void Model::pass(const Job& job, uint32_t w) {
       each([&](uint32_t t) { norm_rows(job, t, weight); });
       meet(w);
     }
-    each([&](uint32_t t) { project(job, t, weight, layer.matrices[attends ? KOG_QKV : KOG_GATE_UP]); });
+    project(job, w, weight, i);
     if (attends) {
-      if (!owns_heads) meet(w);
-      each([&](uint32_t t) { append(job, t, layer, i / 2); });
+      if (!owns_heads) {
+        meet(w);
+        each([&](uint32_t t) { append(job, t, i / 2); });
+      }
       if (job.want == KOG_NONE && i + 2 == steps.size()) return;  // the last keys and values: nothing else is wanted
       meet(w);
       each([&](uint32_t t) { attend(job, t, layer, i / 2); });
     }
     meet(w);
     const Step& step = steps[i];
-    const Packed& last = layer.matrices[attends ? KOG_OUT : KOG_DOWN];
     wait(w, base, 2 * step.free_from);
-    each([&](uint32_t t) { give(job, t, last, attends ? mixed : hidden, step); });
+    give(job, w, i);
     advance(w);  // given: two advances a module
     for (const Landed& landing : step.landings)
       if (landing.others != 0.0f) wait(w, base, 2 * landing.source + 1);
-    each([&](uint32_t t) { land(job, t, last, step); });
+    if (s.lanes > 1) each([&](uint32_t t) { land_part(job, t, i); });
     advance(w);  // landed
     meet(w);
   }
   if (by_lane) barrier(w);
-  each([&](uint32_t t) {
-    logits(job, t);
-    if (job.want == KOG_LAST) summarise(job, t);
-  });
+  logits(job, w);
 }
 
 void Model::embed(const Job& job, uint32_t t) {
@@ -248,12 +241,11 @@ void Model::embed(const Job& job, uint32_t t) {
   }
 }
 
-void Model::multiply(Product p, uint32_t t) {
-  void* room = scratch[t].room.data();
-  size_t space = scratch[t].room.size();
+void Model::multiply(Product p, Scratch& own) {
+  void* room = own.room.data();
+  size_t space = own.room.size();
   p.room = std::align(64, space - 64, room, space);
   k->product(p);
-  scratch[t].next = p.w + p.blocks * block_bytes(p.type, p.in);
 }
 
 // The norms of many rows, dealt out evenly.
@@ -262,35 +254,40 @@ void Model::norm_rows(const Job& job, uint32_t t, const Floats& weight) {
     k->norm(&streams[size_t(u) * s.dim], weight.data(), s.norm_eps, s.dim, &normed[size_t(u) * s.dim]);
 }
 
-// The rows of q, k, v or of gate, up and their product that are t's; before that the norms of a few rows.
-void Model::project(const Job& job, uint32_t t, const Floats& weight, const Packed& m) {
-  for (const Run& run : m.runs[t]) {
+// The rows of q, k, v or of gate, up and their product; before that the norms of a few rows. k and v of whole heads
+// go into the cache at once.
+void Model::project(const Job& job, uint32_t w, const Floats& weight, uint32_t step) {
+  const bool attends = step % 2 == 0;
+  const Packed& m = layers[step / 2].matrices[attends ? KOG_QKV : KOG_GATE_UP];
+  Scratch& own = scratch[team.first(w)];
+  uint32_t normed_lane = s.lanes;  // of a few rows those of one lane at a time
+  if (attends && owns_heads && job.rows <= kFewRows) ask_for_ends(job, w, step / 2);
+  share_out(m, 2 * step, job.rows, !by_lane, w, [&](const Run& run, const uint8_t* weights) {
     const float* x = &normed[row(run.lane, 0, job, s.dim)];
+    const bool again = run.lane == normed_lane;
     if (job.rows <= kNormedRows) {
-      float* own = scratch[t].normed.data();
-      for (uint32_t r = 0; r < job.rows; r++)
-        k->norm(&streams[row(run.lane, r, job, s.dim)], weight.data(), s.norm_eps, s.dim, own + r * s.dim);
-      x = own;
+      for (uint32_t r = 0; r < job.rows && !again; r++)
+        k->norm(&streams[row(run.lane, r, job, s.dim)], weight.data(), s.norm_eps, s.dim, &own.normed[r * s.dim]);
+      x = own.normed.data();
     }
-    if (m.pair) {
-      gate_up(job, t, m, run, x);
-      continue;
-    }
+    normed_lane = run.lane;
+    if (!attends) return gate_up(job, own, m, run, weights, x, again);
     const uint32_t first = run.block * kBlock;
-    multiply({arenas[t]->data() + run.at, m.type, s.dim, run.blocks, x, s.dim, job.rows,
-              &qkv[row(run.lane, 0, job, qkv_width) + first], qkv_width, qkv_width - first, nullptr},
-             t);
-  }
+    multiply({weights, m.type, s.dim, run.blocks, x, s.dim, job.rows, &qkv[row(run.lane, 0, job, qkv_width) + first],
+              qkv_width, qkv_width - first, nullptr, again},
+             own);
+    if (owns_heads) append_heads(job, own, step / 2, run);
+  });
 }
 
-void Model::gate_up(const Job& job, uint32_t t, const Packed& m, const Run& run, const float* x) {
-  float* gates = scratch[t].gates.data();
+void Model::gate_up(const Job& job, Scratch& own, const Packed& m, const Run& run, const uint8_t* weights, const float* x,
+                    bool again) {
+  float* gates = own.gates.data();
   const uint32_t step = job.rows > kFewRows ? kPairsAtOnce : run.blocks;
   for (uint32_t from = 0; from < run.blocks; from += step) {
     const uint32_t pairs = std::min(step, run.blocks - from), width = pairs * 2 * kBlock;
-    multiply({arenas[t]->data() + run.at + from * m.unit(), m.type, s.dim, 2 * pairs, x, s.dim, job.rows, gates, width,
-              width, nullptr},
-             t);
+    multiply({weights + from * m.unit(), m.type, s.dim, 2 * pairs, x, s.dim, job.rows, gates, width, width, nullptr, again},
+             own);
     for (uint32_t r = 0; r < job.rows; r++)
       for (uint32_t b = 0; b < pairs; b++) {
         const uint32_t at = (run.block + from + b) * kBlock;
@@ -301,7 +298,7 @@ void Model::gate_up(const Job& job, uint32_t t, const Packed& m, const Run& run,
 }
 
 // Bias, head norm and RoPE of one head's row, in place.
-void Model::turn(uint32_t t, const Layer& layer, float* x, uint32_t lane, uint32_t head, uint32_t m) {
+void Model::turn(const Scratch& own, const Layer& layer, float* x, uint32_t lane, uint32_t head, uint32_t m) const {
   const uint32_t h = s.head_dim;
   if (!layer.bias.empty()) {
     const float* bias = &layer.bias[lane * qkv_width + head * h];
@@ -310,7 +307,7 @@ void Model::turn(uint32_t t, const Layer& layer, float* x, uint32_t lane, uint32
   if (head >= lane_heads + lane_kv) return;
   const Floats& scale = head < lane_heads ? layer.q_norm : layer.k_norm;
   if (!scale.empty()) k->norm(x, scale.data(), s.norm_eps, h, x);
-  const float* turn = &scratch[t].turns[size_t(m) * h];
+  const float* turn = &own.turns[size_t(m) * h];
   for (uint32_t d = 0; d < h; d += 2) {
     const float a = x[d], b = x[d + 1];
     x[d] = a * turn[d] - b * turn[d + 1];
@@ -318,32 +315,49 @@ void Model::turn(uint32_t t, const Layer& layer, float* x, uint32_t lane, uint32
   }
 }
 
-// k and v into the cache: by whoever multiplied a head's rows, or dealt out evenly.
-void Model::append(const Job& job, uint32_t t, const Layer& layer, uint32_t n) {
-  const uint32_t h = s.head_dim, heads = 2 * lane_kv;
+// One row's k or v head into the cache; `which` of the lane's k heads, then its v heads.
+void Model::append_head(const Job& job, Scratch& own, uint32_t n, uint32_t lane, uint32_t which, uint32_t m) {
+  const uint32_t h = s.head_dim, head = lane_heads + which, at = job.position + m;
   const size_t tiles = (job.capacity + kBlock - 1) / kBlock;
-  const auto one = [&](uint32_t lane, uint32_t which, uint32_t m) {  // of the lane's k heads, then its v heads
-    const uint32_t head = lane_heads + which, at = job.position + m;
-    float* x = &qkv[row(lane, m, job, qkv_width) + head * h];
-    turn(t, layer, x, lane, head, m);
-    const size_t store = size_t(n) * s.kv_heads + lane * lane_kv + which % lane_kv;
-    if (which < lane_kv)
-      write(job.keys, (store * tiles + at / kBlock) * h * kBlock + at % kBlock, kBlock, x);
-    else
-      write(job.values, (store * job.capacity + at) * value_width, 1, x);
-  };
-  if (owns_heads) {
-    for (const Run& run : layer.matrices[KOG_QKV].runs[t])
-      for (uint32_t which = 0; which < heads; which++) {
+  float* x = &qkv[row(lane, m, job, qkv_width) + head * h];
+  turn(own, layers[n], x, lane, head, m);
+  const size_t store = size_t(n) * s.kv_heads + lane * lane_kv + which % lane_kv;
+  if (which < lane_kv)
+    write(job.keys, (store * tiles + at / kBlock) * h * kBlock + at % kBlock, kBlock, x);
+  else
+    write(job.values, (store * job.capacity + at) * value_width, 1, x);
+}
+
+// Those heads all of whose rows are in this run.
+void Model::append_heads(const Job& job, Scratch& own, uint32_t n, const Run& run) {
+  for (uint32_t which = 0; which < 2 * lane_kv; which++) {
+    const uint32_t from = (lane_heads + which) * s.head_dim;
+    if (from < run.block * kBlock || from >= (run.block + run.blocks) * kBlock) continue;
+    for (uint32_t m = 0; m < job.rows; m++) append_head(job, own, n, run.lane, which, m);
+  }
+}
+
+// t's share of all heads.
+void Model::append(const Job& job, uint32_t t, uint32_t n) {
+  const uint32_t heads = 2 * lane_kv, units = s.lanes * heads * job.rows;
+  for (uint32_t u = share(units, t); u < share(units, t + 1); u++)
+    append_head(job, scratch[t], n, u / job.rows / heads, u / job.rows % heads, u % job.rows);
+}
+
+// Of the keys that w will append the cache's lines: one for each number of a head, far apart.
+void Model::ask_for_ends(const Job& job, uint32_t w, uint32_t n) const {
+  const uint32_t h = s.head_dim;
+  const size_t tiles = (job.capacity + kBlock - 1) / kBlock, line = kBlock * cache_size;
+  team.each(w, [&](uint32_t t) {
+    for (const Run& run : layers[n].matrices[KOG_QKV].runs[t])
+      for (uint32_t which = 0; which < lane_kv; which++) {
         const uint32_t from = (lane_heads + which) * h;
         if (from < run.block * kBlock || from >= (run.block + run.blocks) * kBlock) continue;
-        for (uint32_t m = 0; m < job.rows; m++) one(run.lane, which, m);
+        const size_t store = size_t(n) * s.kv_heads + run.lane * lane_kv + which;
+        const uint8_t* tile = job.keys + (store * tiles + job.position / kBlock) * h * line;
+        for (size_t at = 0; at < h * line; at += 64) __builtin_prefetch(tile + at, 1);
       }
-    return;
-  }
-  const uint32_t units = s.lanes * heads * job.rows;
-  for (uint32_t u = share(units, t); u < share(units, t + 1); u++)
-    one(u / job.rows / heads, u / job.rows % heads, u % job.rows);
+  });
 }
 
 void Model::write(uint8_t* cache, size_t at, size_t stride, const float* x) const {
@@ -377,7 +391,7 @@ void Model::attend(const Job& job, uint32_t t, const Layer& layer, uint32_t n) {
       const uint32_t in_head = at + i - which * each, m = in_head % job.rows;
       const uint32_t head = (which - lane * lane_kv) * group + in_head / job.rows;
       float* q = &qkv[row(lane, m, job, qkv_width) + head * h];
-      turn(t, layer, q, lane, head, m);
+      turn(scratch[t], layer, q, lane, head, m);
       for (uint32_t d = 0; d < h; d++) q[d] *= query_scale;
       a.q[i] = q;
       a.out[i] = &mixed[row(lane, m, job, q_width) + head * h];
@@ -388,30 +402,43 @@ void Model::attend(const Job& job, uint32_t t, const Layer& layer, uint32_t n) {
   }
 }
 
-// A module's last product, in t's columns or lanes.
-void Model::give(const Job& job, uint32_t t, const Packed& m, const Floats& input, const Step& step) {
-  float* out = &outputs[step.slot * size_t(s.lanes) * job.rows * s.dim];
-  for (const Run& run : m.runs[t]) {
+// A module's last product. What lands in a lane alone lands where it was made; of several lanes each column needs all
+// lanes' outputs, so that whose columns they are must have made them.
+void Model::give(const Job& job, uint32_t w, uint32_t step) {
+  const bool attends = step % 2 == 0;
+  const Packed& m = layers[step / 2].matrices[attends ? KOG_OUT : KOG_DOWN];
+  const Floats& input = attends ? mixed : hidden;
+  float* out = &outputs[steps[step].slot * size_t(s.lanes) * job.rows * s.dim];
+  uint32_t last_lane = s.lanes;
+  share_out(m, 2 * step + 1, job.rows, s.lanes == 1, w, [&](const Run& run, const uint8_t* weights) {
     const uint32_t first = run.block * kBlock;
-    multiply({arenas[t]->data() + run.at, m.type, m.in, run.blocks, &input[row(run.lane, 0, job, m.in)], m.in, job.rows,
-              out + row(run.lane, 0, job, s.dim) + first, s.dim, s.dim - first, nullptr},
-             t);
-  }
+    multiply({weights, m.type, m.in, run.blocks, &input[row(run.lane, 0, job, m.in)], m.in, job.rows,
+              out + row(run.lane, 0, job, s.dim) + first, s.dim, s.dim - first, nullptr, run.lane == last_lane},
+             scratch[team.first(w)]);
+    last_lane = run.lane;
+    if (s.lanes == 1) land(job, 0, 1, first, std::min(s.dim, first + run.blocks * kBlock), step);
+  });
 }
 
-// What lands after it, there.
-void Model::land(const Job& job, uint32_t t, const Packed& m, const Step& step) {
-  if (!by_lane && m.runs[t].empty()) return;
+// What lands after it, in t's columns or lanes.
+void Model::land_part(const Job& job, uint32_t t, uint32_t step) {
+  if (by_lane) return land(job, share(s.lanes, t), share(s.lanes, t + 1), 0, s.dim, step);
+  const Packed& m = layers[step / 2].matrices[step % 2 == 0 ? KOG_OUT : KOG_DOWN];
+  if (m.runs[t].empty()) return;
+  const Run& run = m.runs[t][0];  // the same columns of every lane
+  land(job, 0, s.lanes, run.block * kBlock, std::min(s.dim, (run.block + run.blocks) * kBlock), step);
+}
+
+// In the columns from .. to of some lanes.
+void Model::land(const Job& job, uint32_t first, uint32_t last, uint32_t from, uint32_t to, uint32_t step) {
   const size_t size = size_t(s.lanes) * job.rows * s.dim;
-  const uint32_t from = by_lane ? 0 : m.runs[t][0].block * kBlock;
-  const uint32_t to = by_lane ? s.dim : std::min(s.dim, from + m.runs[t][0].blocks * kBlock);
   Landing l{};
   l.lanes = s.lanes;
-  l.first = by_lane ? share(s.lanes, t) : 0;
-  l.last = by_lane ? share(s.lanes, t + 1) : s.lanes;
+  l.first = first;
+  l.last = last;
   l.lane_step = size_t(job.rows) * s.dim;
   l.n = to - from;
-  for (const Landed& landing : step.landings) {
+  for (const Landed& landing : steps[step].landings) {
     l.own = landing.own;
     l.others = landing.others;
     for (uint32_t r = 0; r < job.rows; r++) {
@@ -420,64 +447,6 @@ void Model::land(const Job& job, uint32_t t, const Packed& m, const Step& step) 
       l.source = &outputs[landing.slot * size + at];
       k->land(l);
     }
-  }
-}
-
-void Model::logits(const Job& job, uint32_t t) {
-  const uint32_t first = job.want == KOG_ALL ? 0 : job.rows - 1, rows = job.rows - first;
-  float* x = scratch[t].head.data();
-  float* spare = x + size_t(head.lanes) * rows * s.dim;
-  for (uint32_t r = 0; r < rows; r++) {
-    float* to = x + size_t(r) * s.dim;
-    if (s.head == KOG_HEAD_SPLIT) {
-      for (uint32_t lane = 0; lane < s.lanes; lane++)
-        k->norm(&streams[row(lane, first + r, job, s.dim)], norm.data(), s.norm_eps, s.dim,
-                to + size_t(lane) * rows * s.dim);
-      continue;
-    }
-    memset(spare, 0, s.dim * sizeof(float));
-    for (uint32_t lane = 0; lane < s.lanes; lane++) {
-      const float* stream = &streams[row(lane, first + r, job, s.dim)];
-      if (s.head == KOG_HEAD_REPLICATE) {
-        k->norm(stream, norm.data(), s.norm_eps, s.dim, spare + s.dim);
-        stream = spare + s.dim;
-      }
-      for (uint32_t d = 0; d < s.dim; d++) spare[d] += stream[d];
-    }
-    if (s.head == KOG_HEAD_SUM)
-      k->norm(spare, norm.data(), s.norm_eps, s.dim, to);
-    else
-      for (uint32_t d = 0; d < s.dim; d++) to[d] = spare[d] / float(s.lanes);
-  }
-  for (const Run& run : head.runs[t]) {
-    const uint32_t at = run.block * kBlock;
-    multiply({arenas[t]->data() + run.at, head.type, s.dim, run.blocks, x + size_t(run.lane) * rows * s.dim, s.dim,
-              rows, job.logits + size_t(run.lane) * head.out + at, s.vocab, head.out - at, nullptr},
-             t);
-  }
-}
-
-void Model::summarise(const Job& job, uint32_t t) {
-  Summary& own = scratch[t].summary;
-  own = {-INFINITY, 0.0, -INFINITY, job.legal};
-  for (const Run& run : head.runs[t]) {
-    const uint32_t at = run.lane * head.out + run.block * kBlock;
-    const uint32_t n = std::min(run.blocks * kBlock, head.out - run.block * kBlock);
-    const float* x = job.logits + at;
-    const float top = k->largest(x, n), whole = std::max(own.top, top);
-    const double part = k->exp_sum(x, n, top > -INFINITY ? top : 0.0f);
-    own.total = (own.total > 0 ? own.total * exp(double(own.top - whole)) : own.total) +
-                (part > 0 ? part * exp(double(top - whole)) : part);
-    own.top = whole;
-    if (at >= job.legal) continue;
-    const uint32_t legal = std::min(n, job.legal - at);
-    const float best = legal == n ? top : k->largest(x, legal);
-    if (!(best > own.best_value)) continue;
-    uint32_t i = 0;
-    while (i < legal && x[i] != best) i++;
-    if (i == legal) continue;
-    own.best_value = best;
-    own.best = at + i;
   }
 }
 

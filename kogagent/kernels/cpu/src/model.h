@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "deal.h"
 #include "kernels.h"
 #include "native.h"
 #include "packed.h"
@@ -15,6 +16,8 @@
 namespace kog {
 
 using Floats = std::vector<float>;
+
+constexpr size_t kTogether = 80 << 10;  // bytes of weights, about, that the last to be dealt out are read in: 8 microseconds
 
 struct Landed {  // one landing of a step: the output of module `source` lies in `slot`
   uint32_t source, slot;
@@ -42,7 +45,7 @@ struct Job {  // one pass
   uint32_t legal;  // for the summary
 };
 
-// Of the last row's logits: the largest, the sum of exp(x - top), the first id of the largest below `legal`.
+// Of some of the last row's logits: the largest, the sum of exp(x - top), the first id of the largest below `legal`.
 struct Summary {
   float top;
   double total;
@@ -53,7 +56,6 @@ struct Summary {
 struct Scratch {  // of one thread
   Floats normed, gates, scores, head, turns;
   std::vector<uint8_t> room;
-  Summary summary;
   const uint8_t* next = nullptr;  // where its stream of weights goes on
 };
 
@@ -65,9 +67,9 @@ class Model {
   // All matrices as a model of the same shape has packed them: a stream each thread, copied by whom it belongs to.
   void fill(const void* const* packed);
   const Arena& stream(uint32_t t) const { return *arenas[t]; }
-  // Runs all rows; afterwards `summary` holds for KOG_LAST.
+  // Runs all rows; afterwards `summary` holds for a job of KOG_LAST.
   void run(const Job& whole);
-  Summary summary() const;
+  Summary summary(const Job& job) const;
 
   kog_shape s;
   const uint32_t group, lane_heads, lane_kv, q_width, qkv_width, ffn, value_width;
@@ -83,17 +85,25 @@ class Model {
   void pass(const Job& job, uint32_t w);
   void embed(const Job& job, uint32_t t);
   void norm_rows(const Job& job, uint32_t t, const Floats& weight);
-  void project(const Job& job, uint32_t t, const Floats& weight, const Packed& m);
-  void gate_up(const Job& job, uint32_t t, const Packed& m, const Run& run, const float* x);
-  void append(const Job& job, uint32_t t, const Layer& layer, uint32_t n);
+  void project(const Job& job, uint32_t w, const Floats& weight, uint32_t step);
+  void gate_up(const Job& job, Scratch& own, const Packed& m, const Run& run, const uint8_t* at, const float* x, bool again);
+  void append(const Job& job, uint32_t t, uint32_t n);
+  void append_heads(const Job& job, Scratch& own, uint32_t n, const Run& run);
+  void append_head(const Job& job, Scratch& own, uint32_t n, uint32_t lane, uint32_t which, uint32_t m);
+  void ask_for_ends(const Job& job, uint32_t w, uint32_t n) const;
   void attend(const Job& job, uint32_t t, const Layer& layer, uint32_t n);
-  void give(const Job& job, uint32_t t, const Packed& m, const Floats& input, const Step& step);
-  void land(const Job& job, uint32_t t, const Packed& m, const Step& step);
-  void logits(const Job& job, uint32_t t);
-  void summarise(const Job& job, uint32_t t);
-  void turn(uint32_t t, const Layer& layer, float* x, uint32_t lane, uint32_t head, uint32_t m);
+  void give(const Job& job, uint32_t w, uint32_t step);
+  void land_part(const Job& job, uint32_t t, uint32_t step);
+  void land(const Job& job, uint32_t first, uint32_t last, uint32_t from, uint32_t to, uint32_t step);
+  void logits(const Job& job, uint32_t w);
+  void norm_ends(const Job& job, uint32_t first, uint32_t rows, float* to) const;
+  void summarise(const Job& job, const Run& run);
+  void turn(const Scratch& own, const Layer& layer, float* x, uint32_t lane, uint32_t head, uint32_t m) const;
   void write(uint8_t* cache, size_t at, size_t stride, const float* x) const;
-  void multiply(Product p, uint32_t t);
+  void multiply(Product p, Scratch& own);
+  // Calls work(run, weights) until all of a matrix was among what it was called for, by any thread.
+  template <class F>
+  void share_out(const Packed& m, uint32_t phase, uint32_t rows, bool dealt, uint32_t w, const F& work);
   void barrier(uint32_t w);
   // Between phases that need what other threads did, unless every thread stays in its own lanes.
   void meet(uint32_t w) {
@@ -114,7 +124,7 @@ class Model {
   uint32_t share(uint32_t n, uint32_t t) const { return uint32_t(uint64_t(n) * t / s.threads); }
 
   const bool by_lane;    // a thread owns whole lanes: it waits for others only where their outputs land
-  bool owns_heads;       // whoever multiplies the rows of a k or v head has all of that head's rows
+  const bool owns_heads; // whoever multiplies the rows of a k or v head has all of that head's rows
   const std::vector<double> frequencies;
   std::vector<Step> steps;
   std::vector<const uint8_t*> head_blocks;  // [parts * blocks]
@@ -122,8 +132,45 @@ class Model {
   Floats streams, outputs, normed, qkv, mixed, hidden;
   size_t stride = 0;
   std::vector<Scratch> scratch;
+  std::vector<Summary> summaries;  // [parts of the head, its grains]
+  uint32_t phase = 0;              // the first of a pass: two a layer's module, one of the head
+  Deal deal;
   Team team;  // last: its threads use all of the above
 };
+
+template <class F>
+void Model::share_out(const Packed& m, uint32_t of_pass, uint32_t rows, bool dealt, uint32_t w, const F& work) {
+  const auto some = [&](uint32_t t, Deal::Some part) {
+    uint32_t at = 0;  // of t's units
+    for (const Run& run : m.runs[t]) {
+      const uint32_t units = m.units(run), from = std::max(part.first, at), to = std::min(part.first + part.count, at + units);
+      if (from < to) {
+        const uint32_t first = (from - at) * m.grain, end = std::min((to - at) * m.grain, run.blocks);
+        const Run piece{run.lane, run.block + first, end - first, run.at + first * m.unit()};
+        work(piece, arenas[t]->data() + piece.at);
+      }
+      at += units;
+    }
+  };
+  const uint32_t first = team.first(w), end = team.first(w + 1);
+  if (!m.runs[first].empty()) {
+    const Run& last = m.runs[first].back();
+    scratch[first].next = arenas[first]->data() + last.at + last.blocks * m.unit();
+  }
+  if (!dealt || rows > kFewRows || end - first == s.threads)
+    return team.each(w, [&](uint32_t t) { some(t, {0, m.units(t)}); });
+  const uint32_t number = phase + of_pass;
+  const size_t bytes = m.grain * m.unit();
+  const uint32_t least = uint32_t(std::clamp((kTogether + bytes / 2) / bytes, size_t(1), size_t(4)));
+  for (uint32_t i = 0; i < s.threads; i++) {
+    const uint32_t t = (first + i) % s.threads, units = m.units(t);
+    const auto take = [&] {
+      return t < first || t >= end ? deal.take_other(t, number, units, least, m.kept[t])
+                                   : deal.take_own(t, number, units, least, m.kept[t]);
+    };
+    for (Deal::Some next = take(); next.count > 0; next = take()) some(t, next);
+  }
+}
 
 }  // namespace kog
 

@@ -53,27 +53,71 @@ struct Run {
 struct Packed {
   uint32_t lanes = 0, out = 0, in = 0, type = 0;
   bool pair = false;
-  std::vector<std::vector<Run>> runs;  // of each thread
+  uint32_t grain = 1;                   // blocks that stay together, counted from a lane's first
+  std::vector<std::vector<Run>> runs;   // of each thread
+  std::vector<uint32_t> kept;           // units (below) in each thread's first runs that no other may read for it
 
   uint32_t blocks() const { return (out + kBlock - 1) / kBlock; }
   size_t unit() const { return block_bytes(type, in) * (pair ? 2 : 1); }
 
+  // A run is so many units: grains, the last of a lane may be smaller.
+  uint32_t units(const Run& run) const { return (run.blocks + grain - 1) / grain; }
+  uint32_t units(uint32_t t) const {
+    uint32_t n = 0;
+    for (const Run& run : runs[t]) n += units(run);
+    return n;
+  }
+
   // Cut into threads. same_rows: every lane the same way, so that a thread has the same rows of all lanes;
   // otherwise evenly over all lanes' blocks. `ends`: bytes of each thread's arena so far.
   void cut(uint32_t threads, bool same_rows, std::vector<size_t>& ends) {
-    runs.assign(threads, {});
-    const uint32_t n = blocks();
+    start(threads);
+    const uint32_t n = (blocks() + grain - 1) / grain;
     for (uint32_t t = 0; t < threads; t++) {
       for (uint32_t lane = 0; lane < lanes; lane++) {
         const uint64_t all = same_rows ? n : uint64_t(n) * lanes;
         const uint64_t base = same_rows ? 0 : uint64_t(lane) * n;
-        const uint64_t from = std::max(all * t / threads, base);
-        const uint64_t to = std::min(all * (t + 1) / threads, base + n);
+        const uint64_t from = std::max(all * t / threads, base), to = std::min(all * (t + 1) / threads, base + n);
         if (from >= to) continue;
-        runs[t].push_back({lane, uint32_t(from - base), uint32_t(to - from), ends[t]});
-        ends[t] += size_t(to - from) * unit();
+        const uint32_t first = uint32_t(from - base) * grain;
+        add(t, lane, first, std::min(uint32_t(to - base) * grain, blocks()) - first, ends);
       }
     }
+  }
+
+  // Cut so that the last rows of each lane, `heads` times `wide` blocks, go whole heads to a thread and first, kept
+  // by it; of all other blocks each thread has as many as make all even.
+  void cut_heads(uint32_t threads, uint32_t heads, uint32_t wide, std::vector<size_t>& ends) {
+    start(threads);
+    const uint32_t others = blocks() - heads * wide;  // of a lane
+    uint32_t head = 0, other = 0;
+    for (uint32_t t = 0; t < threads; t++) {
+      const uint32_t head_end = uint32_t(uint64_t(lanes) * heads * (t + 1) / threads);
+      while (head < head_end) {
+        const uint32_t lane = head / heads, n = std::min(head_end - head, heads - head % heads);
+        add(t, lane, others + head % heads * wide, n * wide, ends);
+        kept[t] += n * wide;
+        head += n;
+      }
+      const uint32_t all = uint32_t(uint64_t(lanes) * blocks() * (t + 1) / threads);
+      const uint32_t left = all > head * wide ? all - head * wide : 0;
+      const uint32_t other_end = t + 1 == threads ? lanes * others : std::min(lanes * others, left);
+      while (other < other_end) {
+        const uint32_t lane = other / others, n = std::min(other_end - other, others - other % others);
+        add(t, lane, other % others, n, ends);
+        other += n;
+      }
+    }
+  }
+
+ private:
+  void start(uint32_t threads) {
+    runs.assign(threads, {});
+    kept.assign(threads, 0);
+  }
+  void add(uint32_t t, uint32_t lane, uint32_t block, uint32_t n, std::vector<size_t>& ends) {
+    runs[t].push_back({lane, block, n, ends[t]});
+    ends[t] += n * unit();
   }
 };
 

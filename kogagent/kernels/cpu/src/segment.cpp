@@ -69,12 +69,13 @@ class Segment {
   int pass(const uint32_t* mask, uint32_t words, bool is_prompt) {
     const Clock::time_point start = Clock::now();
     const uint32_t rows = s_.filled - s_.ran, forced = s_.new_forced;
-    model_.run({store_.keys, store_.values, store_.capacity, store_.position + s_.ran, rows, KOG_LAST,
-                s_.ids + s_.ran, s_.logits, s_.legal});
+    const Job job{store_.keys, store_.values, store_.capacity, store_.position + s_.ran, rows, KOG_LAST,
+                  s_.ids + s_.ran, s_.logits, s_.legal};
+    model_.run(job);
     s_.ran = s_.filled;
     s_.passes++;
     s_.new_forced = 0;
-    const Summary found = model_.summary();
+    const Summary found = model_.summary(job);
     if (!std::isfinite(found.top) || !std::isfinite(found.total)) return KOG_BROKEN;
     uint32_t id = found.best;
     if (mask != nullptr || s_.seen != nullptr || s_.temperature > 0.0f)
