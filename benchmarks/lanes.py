@@ -88,8 +88,8 @@ class Kernel:
         from benchmarks.decode_cuda import random_cache, random_on_device
         from kogagent.engine.backends.arrangement import arrange, arrange_for, kernel_steps
         from kogagent.engine.backends.cuda_devices import cut_tensors
+        from kogagent.kernels.layout import plan
         from kogagent.kernels.monokernel import Monokernel
-        from kogagent.kernels.pack import plan
 
         devices = [torch.device("cuda", card) for card in cards]
         card: Any = torch.cuda.get_device_properties(devices[0])

@@ -30,8 +30,8 @@ from kogagent.engine.backends.arrangement import arrange_for, kernel_steps
 from kogagent.engine.backends.cuda_devices import cut_tensors
 from kogagent.errors import KogagentError
 from kogagent.kernels.build import build_all
+from kogagent.kernels.layout import Layout, plan
 from kogagent.kernels.monokernel import Monokernel
-from kogagent.kernels.pack import Layout, plan
 from kogagent.spec import ModelSpec
 
 ALONE, LINK_NS = "lane alone", 5000

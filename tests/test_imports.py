@@ -51,7 +51,7 @@ EXTRA: dict[str, set[str]] = {
     # The engine meets the device program in its backend: its segments, its layouts, its grammars
     "engine.backends.cuda": {"kernels"},
     "engine.backends.cuda_segment": {"kernels.monokernel"},
-    "engine.backends.arrangement": {"kernels.pack", "kernels.params"},
+    "engine.backends.arrangement": {"kernels.layout", "kernels.params"},
     "engine.backends.grammar_memory": {"kernels.monokernel"},
     "engine.backends.device_grammar": {"kernels.params"},  # packs a grammar into the kernel's structs
     "engine.backends.native": {"kernels.cpu"},  # likewise for the CPU program

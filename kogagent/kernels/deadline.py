@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from kogagent.kernels.pack import PHASES, Layout, kind_of
+from kogagent.kernels.layout import PHASES, Layout, kind_of
 
 BEAT = 2  # what a beat says more than its progress: csrc/monokernel.cu
 _INPUTS = (

@@ -23,7 +23,8 @@ import numpy.typing as npt
 from kogagent.errors import DeviceError, MissingExtraError
 from kogagent.kernels.answers import Answers
 from kogagent.kernels.deadline import what_was_missed
-from kogagent.kernels.pack import Layout, half_type
+from kogagent.kernels.layout import Layout
+from kogagent.kernels.pack import half_type
 from kogagent.kernels.params import GRAMMAR, RELAY
 from kogagent.kernels.rank import STATUS_WORDS, Program, Rank, connect, connect_to_itself, enable_peers
 

@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from kogagent.kernels.pack import COLUMNS, KEY_BLOCK, ROWS, TILE_BYTES, Layout, from_tiles, kind_of
+from kogagent.kernels.layout import COLUMNS, KEY_BLOCK, ROWS, TILE_BYTES, Layout, kind_of
+from kogagent.kernels.pack import from_tiles
 
 
 @dataclass(frozen=True)

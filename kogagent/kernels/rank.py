@@ -1,6 +1,6 @@
 """One device's part of a resident model: its tapes, tables, exchange buffers and compiled programs.
 
-Knows CuPy and torch memory and the layout of pack.py; no segments, no tokens. Several parts may live on one
+Knows CuPy and torch memory and the layout; no segments, no tokens. Several parts may live on one
 card ("virtual devices"): each has its own module, so its own parameters, and its own buffers.
 """
 
@@ -15,7 +15,8 @@ import numpy.typing as npt
 
 from kogagent.errors import DeviceError
 from kogagent.kernels.build import build
-from kogagent.kernels.pack import Layout, by_kv_head, half_type, pack
+from kogagent.kernels.layout import Layout
+from kogagent.kernels.pack import by_kv_head, half_type, pack
 from kogagent.kernels.params import MAX_DEVICES, PARAMS, PEER_BUFFERS, RELAY
 from kogagent.spec import ModelSpec
 

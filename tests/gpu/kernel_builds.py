@@ -8,7 +8,7 @@ from kogagent.engine.backends.arrangement import arrange_for, kernel_steps, wide
 from kogagent.engine.weights import load_checkpoint
 from kogagent.errors import InputError
 from kogagent.kernels.build import Job
-from kogagent.kernels.pack import plan
+from kogagent.kernels.layout import plan
 from kogagent.local.names import find_model
 from kogagent.spec import ModelSpec
 

@@ -23,8 +23,8 @@ import torch
 
 from kogagent.kernels.build import SOURCE
 from kogagent.kernels.deadline import what_was_missed
+from kogagent.kernels.layout import Layout
 from kogagent.kernels.monokernel import Reason, Token
-from kogagent.kernels.pack import Layout
 from kogagent.kernels.params import PARAMS, RELAY
 from kogagent.kernels.rank import (
     SLACK_BINS,

@@ -25,7 +25,7 @@ from triton.compiler import ASTSource
 
 from benchmarks.shapes import SHAPES
 from kogagent.engine.backends.arrangement import kernel_steps
-from kogagent.kernels.pack import plan
+from kogagent.kernels.layout import plan
 from kogagent.kernels.prefill import device, passes
 
 TYPES = {torch.float16: "*fp16", torch.bfloat16: "*bf16", torch.float32: "*fp32", torch.int64: "*i64"}

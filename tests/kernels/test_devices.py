@@ -25,8 +25,9 @@ from kogagent.engine.weights import random_tensors
 from kogagent.errors import ConfigError, DeviceError, InputError
 from kogagent.kernels import monokernel
 from kogagent.kernels.deadline import what_was_missed
+from kogagent.kernels.layout import Layout, plan
 from kogagent.kernels.monokernel import Monokernel, Token, check_side_by_side
-from kogagent.kernels.pack import Layout, matrix, pack, plan
+from kogagent.kernels.pack import matrix, pack
 from kogagent.kernels.rank import STATUS_WORDS
 from kogagent.spec import ModelSpec
 from kogagent.testing.backends import TINY, TINY_LANES

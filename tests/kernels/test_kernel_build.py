@@ -18,7 +18,7 @@ from kogagent.engine.backends.arrangement import arrange_for, kernel_steps
 from kogagent.errors import ConfigError, DeviceError, InputError
 from kogagent.kernels import build as builder
 from kogagent.kernels.build import build
-from kogagent.kernels.pack import plan
+from kogagent.kernels.layout import plan
 from kogagent.spec import LANEFORMER_2B, ModelSpec
 from kogagent.testing.backends import TINY
 

@@ -16,8 +16,9 @@ from kogagent.engine.backends.arrangement import kernel_steps
 from kogagent.engine.backends.reference import ReferenceBackend
 from kogagent.engine.weights import random_tensors
 from kogagent.kernels.build import SOURCE
+from kogagent.kernels.layout import KEY_BLOCK, plan
 from kogagent.kernels.oracle import KeyStage, Oracle, key_stages
-from kogagent.kernels.pack import KEY_BLOCK, pack, plan
+from kogagent.kernels.pack import pack
 from kogagent.kernels.rank import bias_rows, qk_norm_rows
 from kogagent.spec import ModelSpec
 from kogagent.testing.backends import TINY, TINY_LANES

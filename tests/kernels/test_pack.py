@@ -11,17 +11,8 @@ import torch
 from kogagent.engine.backends.arrangement import kernel_steps
 from kogagent.engine.weights import random_tensors
 from kogagent.errors import ConfigError
-from kogagent.kernels.pack import (
-    DIRECT_PIECES,
-    KEY_BLOCK,
-    from_tiles,
-    kind_of,
-    matrix,
-    pack,
-    plan,
-    to_tiles,
-    unpack,
-)
+from kogagent.kernels.layout import DIRECT_PIECES, KEY_BLOCK, kind_of, plan
+from kogagent.kernels.pack import from_tiles, matrix, pack, to_tiles, unpack
 from kogagent.spec import ModelSpec
 from kogagent.testing.backends import TINY, TINY_LANES
 

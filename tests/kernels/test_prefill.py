@@ -17,7 +17,7 @@ import torch
 from kogagent.engine.backends.arrangement import kernel_steps
 from kogagent.engine.backends.reference import ReferenceBackend
 from kogagent.engine.weights import random_tensors
-from kogagent.kernels.pack import plan
+from kogagent.kernels.layout import plan
 from kogagent.kernels.prefill import Prefill
 from kogagent.kernels.prefill.passes import FULL
 from kogagent.kernels.rank import rope_table

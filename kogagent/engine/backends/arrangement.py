@@ -13,8 +13,8 @@ import torch
 from kogagent.engine.backends.cuda_devices import spread
 from kogagent.engine.lanes import lane_table
 from kogagent.errors import ConfigError
-from kogagent.kernels.pack import Layout
-from kogagent.kernels.pack import plan as plan_layout
+from kogagent.kernels.layout import Layout
+from kogagent.kernels.layout import plan as plan_layout
 from kogagent.kernels.params import STEP
 from kogagent.spec import ModelSpec
 

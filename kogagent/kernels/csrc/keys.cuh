@@ -1,6 +1,6 @@
 // Which cached keys a block reads in one attention phase and how they lie in the ring, from the position alone: the
 // warp that streams and the warps that attend compute the same. Positions go to chunks of 8, chunks to splits round
-// robin; "place" counts the chunks of one split. Plain integers: kernels/pack.py has the twin, and a host compiler
+// robin; "place" counts the chunks of one split. Plain integers: kernels/layout.py has the twin, and a host compiler
 // can run this file.
 #pragma once
 

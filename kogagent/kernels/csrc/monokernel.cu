@@ -16,7 +16,7 @@ struct Misc {  // shared memory, fixed size
     int cut, pad;
     Configuration grammar;
 };
-static_assert(sizeof(Misc) == 944, "MISC of kernels/pack.py");
+static_assert(sizeof(Misc) == 944, "MISC of kernels/layout.py");
 
 #ifdef KOGAGENT_PROFILE
 #define MARK(i)                                \

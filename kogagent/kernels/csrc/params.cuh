@@ -72,7 +72,7 @@ struct Relay {
     u16 site[FRAMES];
 };
 
-// What is fixed for a model on a card, as constants: written by Layout.model_source() of kernels/pack.py. Indices cost
+// What is fixed for a model on a card, as constants: written by Layout.model_source() of kernels/layout.py. Indices cost
 // instructions on every thread in every phase, and code that runs once a phase is paid for by the byte.
 //   devices, device_blocks: how many share the lanes, and blocks of each
 //   blocks, group, lanes, layers, dim, heads, kv_heads, head_dim, ffn, vocab, width, qkv_rows: shapes of one lane;

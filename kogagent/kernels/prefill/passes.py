@@ -20,7 +20,8 @@ import torch
 import torch.nn.functional as F
 
 from kogagent.errors import MissingExtraError
-from kogagent.kernels.pack import Layout, log2_scale, matrix
+from kogagent.kernels.layout import Layout, log2_scale
+from kogagent.kernels.pack import matrix
 from kogagent.kernels.rank import bias_rows, qk_norm_rows
 
 META = 8

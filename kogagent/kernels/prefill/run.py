@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from kogagent.kernels.pack import Layout
+from kogagent.kernels.layout import Layout
 from kogagent.kernels.prefill.passes import META, Passes
 
 Wanted: TypeAlias = Literal["none", "last", "all"]
