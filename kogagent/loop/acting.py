@@ -8,6 +8,7 @@ from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
+from kogagent.errors import InputError
 from kogagent.loop.clipping import clipped
 from kogagent.loop.hooks import settled
 from kogagent.loop.limits import Limits
@@ -231,6 +232,8 @@ class Acting:
             outcome = await setup.tools.call(call, context, approved=answer is not None)
         if hooks.after_call is not None and outcome.result.status != "deferred":
             result = await settled(hooks.after_call(call, outcome.result), ToolResult, "after_call")
+            if not isinstance(result.text, str):
+                raise InputError(f"the hook after_call gave a result whose text is {result.text!r}, no text")
             outcome = replace(outcome, result=replace(result, call_id=call.id, name=call.name))
         return outcome
 

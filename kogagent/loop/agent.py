@@ -109,10 +109,13 @@ class Agent:
         self.on_tool_error: Literal["tell", "raise"] = on_tool_error
         self.plan_tokens = _PHASE_TOKENS if plan is True else int(plan)
         self.observe_tokens = _PHASE_TOKENS if observe is True else int(observe)
-        for observer in observers:
+        for option, several in (("observers", observers), ("handoffs", handoffs)):
+            if isinstance(several, str) or not isinstance(several, Iterable):
+                raise InputError(f"{option}={several!r} must be a list. Write {option}=[…].")
+        self.observers = tuple(observers)
+        for observer in self.observers:
             if not isinstance(observer, Observer) or inspect.isclass(observer):
                 raise InputError(f"{observer!r} has no run_started(): no observer. See kogagent.Observer.")
-        self.observers = tuple(observers)
         self.toolbox = tools if isinstance(tools, Toolbox) else Toolbox(tools, approve=approve)
         self.handoffs: Mapping[str, Handoff] = {}
         self.can_hand_off_to(*handoffs)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
@@ -61,6 +61,10 @@ class Conversation:
     ) -> None:
         if isinstance(history, str):
             raise InputError("history is a list of messages. Read JSON with kogagent.messages_from_json.")
+        if isinstance(history, RunResult):
+            raise InputError("history is a list of messages. Pass result.messages.")
+        if history is not None and not isinstance(history, Transcript | Iterable):
+            raise InputError(f"history={history!r} is neither a list of messages nor a Transcript")
         self.agent = agent
         self.transcript = history if isinstance(history, Transcript) else Transcript.repaired(history or ())
         self._models = models if models is not None else _Models()
@@ -77,7 +81,7 @@ class Conversation:
         alone: bool = False,
     ) -> AgentStream:
         """The next run as events; takes what `Agent.run` takes. alone: the conversation ends with it."""
-        self._check(prompt, answers)
+        self._check(prompt, answers, sampling)
 
         async def drive(channel: Channel) -> RunResult:
             try:
@@ -97,7 +101,7 @@ class Conversation:
         answers: Mapping[str, Answer] | None = None,
     ) -> RunResult:
         """The next run, to its answer; takes what `Agent.run` takes."""
-        self._check(prompt, answers)
+        self._check(prompt, answers, sampling)
         return await self.drive(Nobody(), prompt, deps=deps, sampling=sampling, answers=answers)
 
     async def drive(
@@ -139,10 +143,16 @@ class Conversation:
             model = type(agent.model).__name__
         return RunInfo(agent.name, model, prompt, agent.toolbox.specs, len(self.transcript))
 
-    def _check(self, prompt: str | None, answers: Mapping[str, Answer] | None) -> None:
+    def _check(
+        self, prompt: str | None, answers: Mapping[str, Answer] | None, sampling: SamplingParams | None
+    ) -> None:
         """Raises InputError for a run that cannot begin."""
         if prompt is not None and not isinstance(prompt, str):
             raise InputError(f"a prompt is text, not {prompt!r}; pass messages as history=…")
+        if sampling is not None and not isinstance(sampling, SamplingParams):
+            raise InputError(f"sampling={sampling!r} must be a kogagent.SamplingParams")
+        if answers is not None and not isinstance(answers, Mapping):
+            raise InputError(f"answers={answers!r} must say what becomes of each call: {{id: Approved()}}")
         waiting = {call.id: call for call in self.transcript.awaiting}
         for id, answer in (answers or {}).items():
             if id not in waiting:
@@ -193,7 +203,9 @@ class Conversation:
         """
         if type(n) is not int or n < 1:
             raise InputError(f"best_of({n!r}): it takes a number of runs >= 1")
-        self._check(prompt, None)
+        if not callable(score):
+            raise InputError(f"score={score!r} must be a function of a run's result that gives a number")
+        self._check(prompt, None, sampling)
         base = sampling or self.agent.sampling or _DRAWN
         await self._compute_prefix(prompt, deps)
         branches: list[Conversation] = []

@@ -41,6 +41,7 @@ from kogagent.types import (
     ToolMessage,
     ToolProgress,
     ToolResult,
+    ToolSpec,
     TurnFinished,
     TurnRetried,
     TurnStarted,
@@ -232,7 +233,7 @@ class Run:
                 request = replace(request, messages=self._transcript.view)
             if hooks.before_turn is not None:
                 request = await settled(hooks.before_turn(request), TurnRequest, "before_turn")
-                self._shown = {tool.name for tool in request.tools}
+                self._shown = _names(request)
             else:
                 self._shown = None
             if not failures:
@@ -377,6 +378,16 @@ class Run:
             await asyncio.wait((self._guarded,))
         await self._acting.drop_early()
         await self._drop_ahead()
+
+
+def _names(request: TurnRequest) -> set[str]:
+    """The tools of a request that a hook gave. Raises InputError for what is none."""
+    for one in request.tools:
+        if not isinstance(one, ToolSpec):
+            raise InputError(
+                f"the hook before_turn gave the tool {one!r}, which is no ToolSpec. Pass its spec."
+            )
+    return {one.name for one in request.tools}
 
 
 class _Port:

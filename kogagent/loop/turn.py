@@ -47,6 +47,14 @@ async def hear(
                 said.append(event)
             elif isinstance(event, CallReady):
                 call = event.call
+                if not (
+                    isinstance(call.arguments, str)
+                    and isinstance(call.name, str)
+                    and isinstance(call.id, str)
+                ):
+                    raise ModelError(
+                        f"the model gave {call!r}: id, name and arguments are texts, the last JSON"
+                    )
                 if calls:
                     _refuse_twice(calls, call)
                 said.append(event)
@@ -74,7 +82,10 @@ async def hear(
         raise ModelError("the model's turn was cancelled, and not by this run. Was the engine closed?")
     if len(said) == len(calls):  # as a rule, where there are calls
         return _message("", "", tuple(calls), end.ids), end
-    text, plan = _texts(said)
+    try:
+        text, plan = _texts(said)
+    except TypeError:
+        raise ModelError(f"the model gave something else than text as text: {said!r}") from None
     return _message(text, plan, tuple(calls), end.ids), end
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json.encoder
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,7 +68,9 @@ def to_text(value: Any, limit: int) -> str:
 
     Raises whatever the value's own conversion raises.
     """
-    if not isinstance(value, str):
+    if isinstance(value, str):
+        value = str.__str__(value)  # of a class below, a member of a StrEnum say, the plain text
+    else:
         try:
             value = _encode(value)
         except TypeError:  # keys that are no text
@@ -81,6 +83,8 @@ def to_text(value: Any, limit: int) -> str:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, Iterator | AsyncIterator):  # no TypeError: that is taken for keys that are no text
+        raise ValueError(f"it returned a {type(value).__name__}, which may never end. Return a list.")
     return to_jsonable_python(value, fallback=str, bytes_mode="base64", inf_nan_mode="constants")
 
 

@@ -51,12 +51,7 @@ class Tool(Generic[P, R]):
             function = inner
         place = _place(inner)
         name = _name_of(inner, place) if name is None else name
-        if not _NAME.fullmatch(name):
-            raise SchemaError(
-                f"{name!r} ({place}) cannot be a tool's name: 1 to 64 letters, digits, '_' or '-', not "
-                "starting with a digit. Pass name=… to @tool.",
-                tool=name,
-            )
+        _check_words(name, description, place)
         self._set(checked(options, name))
         _refuse_generators(inner, name, place)
         self._bound = not (isinstance(function, classmethod) or _is_method(inner))
@@ -86,12 +81,7 @@ class Tool(Generic[P, R]):
         function(**arguments) is called with JSON values that the schema allows. place says in messages where
         it comes from. Raises SchemaError for the name and for what is no schema.
         """
-        if not _NAME.fullmatch(name):
-            raise SchemaError(
-                f"{name!r} ({place}) cannot be a tool's name: 1 to 64 letters, digits, '_' or '-', not "
-                "starting with a digit.",
-                tool=name,
-            )
+        _check_words(name, description, place)
         made: Tool[..., Any] = object.__new__(cls)
         made.function, made._bound, made.place = function, True, place
         made._set(checked(options, name))
@@ -246,6 +236,20 @@ def _tools_of(thing: Any) -> list[Tool[..., Any]]:
     if not callable(thing):
         raise SchemaError(f"{thing!r} is no function, no Tool and has no @tool methods: it cannot be a tool")
     return [Tool(thing)]
+
+
+def _check_words(name: object, description: object, place: str) -> None:
+    """Raises SchemaError for a name or a description that no tool can have."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise SchemaError(
+            f"{name!r} ({place}) cannot be a tool's name: 1 to 64 letters, digits, '_' or '-', not "
+            "starting with a digit. Pass another as name=….",
+            tool=str(name),
+        )
+    if description is not None and not isinstance(description, str):
+        raise SchemaError(
+            f"the description of tool {name!r} ({place}) must be text, not {description!r}", tool=name
+        )
 
 
 # ── about functions ──────────────────────────────────────────────────────────────────────────

@@ -80,6 +80,14 @@ class Toolbox:
         for name, value in (("max_result_chars", max_result_chars), ("max_threads", max_threads)):
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise InputError(f"Toolbox {name}={value!r} must be a positive integer")
+        if approve is not None and approve != "defer" and not callable(approve):
+            raise InputError(
+                f"Toolbox approve={approve!r} must be a function of a call and its context, 'defer' or None"
+            )
+        if groups is not None and not isinstance(groups, Mapping):
+            raise InputError(
+                f"Toolbox groups={groups!r} must say how many calls of each run at once: {{name: number}}"
+            )
         self._settings = (timeout, max_result_chars)
         self._tools = {one.name: _Ready.of(one, *self._settings) for one in collect(tools)}
         waiting = [ready.tool for ready in self._tools.values() if ready.tool.needs_approval]
@@ -271,7 +279,7 @@ class Toolbox:
     def _raised(
         self, call: ToolCall, ready: _Ready, error: BaseException, started: float, ended: float
     ) -> ToolOutcome:
-        said = clean(shorten(str(error), _ERROR_CHARS))
+        said = clean(shorten(_words(error), _ERROR_CHARS))
         status: ResultStatus = "failed"
         if isinstance(error, Retry):
             said = said or "The arguments cannot be used."
@@ -325,6 +333,16 @@ def _forked() -> None:
 
 if hasattr(os, "register_at_fork"):  # else there is no forking
     os.register_at_fork(after_in_child=_forked)
+
+
+def _words(error: BaseException) -> str:
+    """What an exception says, nothing where it cannot even do that."""
+    try:
+        return str(error)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
+        return ""
 
 
 def _told(call: ToolCall, status: ResultStatus, text: str) -> ToolOutcome:

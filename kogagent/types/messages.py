@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
@@ -62,7 +63,8 @@ class File:
     """A file a tool gives back, whole in `data` or by its `path`; exactly one of the two.
 
     The model reads its name, type and size, and a text file's text. The developer finds it in
-    `ToolResult.files`.
+    `ToolResult.files`. path may be given as a Path and is kept as text. Raises ValueError, TypeError for
+    what is no file.
     """
 
     name: str
@@ -75,6 +77,14 @@ class File:
             raise ValueError(
                 f"File({self.name!r}) needs its content as data=… or its place as path=…, not both"
             )
+        if not isinstance(self.name, str) or not isinstance(self.media_type, str):
+            raise TypeError(f"File({self.name!r}, {self.media_type!r}): its name and media type are texts")
+        if self.data is not None and not isinstance(self.data, bytes):
+            raise TypeError(
+                f"File({self.name!r}): data must be bytes, not {type(self.data).__name__}. Encode it."
+            )
+        if self.path is not None and type(self.path) is not str:
+            object.__setattr__(self, "path", os.fsdecode(self.path))  # TypeError for what is no path
 
 
 @quick

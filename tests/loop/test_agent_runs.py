@@ -594,6 +594,9 @@ class Raw:
         ([TurnEnd("stop"), TextDelta("x")], "went on after the end"),
         ([TurnEnd("cancelled")], "cancelled"),
         (["text"], "no ModelEvent"),
+        ([CallReady(ToolCall("1", "ls", {"path": "/"}))], "arguments are texts"),  # type: ignore[arg-type]
+        ([CallReady(ToolCall("1", None, "{}"))], "name and arguments are texts"),  # type: ignore[arg-type]
+        ([TextDelta(None), TurnEnd("stop")], "something else than text"),  # type: ignore[arg-type]
         ([CallReady(ToolCall("1", "ls", "{}")), CallReady(ToolCall("1", "ls", "{}"))], "two calls.*'1'"),
     ],
 )
@@ -657,6 +660,9 @@ async def test_a_source_gives_each_run_a_model_of_its_own_and_it_is_closed() -> 
         ({"tool_choice": "required", "tools": []}, "needs tools"),
         ({"on_tool_error": "ignore"}, "'tell' or 'raise'"),
         ({"output_type": asyncio.Event}, "output type"),
+        ({"approve": True}, "approve=True"),
+        ({"observers": 3}, r"observers=3 must be a list\. Write observers=\[…\]"),
+        ({"handoffs": Agent(ScriptedModel("x"))}, r"handoffs=<Agent 'agent'.*must be a list"),
         (
             {"tool": [ls]},
             r"^Agent has no option 'tool'\. Did you mean 'tools'\? Its options are: model, tools, ",
@@ -677,6 +683,13 @@ def test_an_agent_refuses_what_it_cannot_use_before_any_run(options: dict[str, A
         ({"prompt": "x", "history": "[]"}, "messages_from_json"),
         ({"history": [SystemMessage("s")]}, "nothing to answer"),
         ({"prompt": "x", "history": [{"role": "user"}]}, "no message"),
+        ({"prompt": "x", "history": 3}, "history=3 is neither"),
+        (
+            {"prompt": "x", "history": RunResult("x", (), Usage(), Timings(), 1, "finished")},
+            "result.messages",
+        ),
+        ({"prompt": "x", "sampling": 0.7}, "sampling=0.7 must be a kogagent.SamplingParams"),
+        ({"prompt": "x", "answers": ["1"]}, r"answers=\['1'\] must say"),
         (
             {"prompt": "x", "message_history": []},
             r"has no option 'message_history'\. Did you mean 'history'\?",

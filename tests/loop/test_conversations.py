@@ -199,6 +199,13 @@ async def test_the_best_of_several_runs_becomes_the_conversation(tmp_path: Any) 
     assert best.best.output in [one.output for one in best.results if isinstance(one, RunResult)]
 
 
+async def test_a_score_that_is_no_function_is_refused_before_any_run() -> None:
+    model = ScriptedModel("x")
+    with pytest.raises(InputError, match="score='length' must be a function"):
+        await Agent(model).best_of(2, "go", score="length")  # type: ignore[arg-type]
+    assert not model.requests
+
+
 async def score_later(result: RunResult) -> float:
     await asyncio.sleep(0)
     return -len(result.output)

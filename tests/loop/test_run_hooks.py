@@ -119,6 +119,18 @@ async def test_a_hook_that_gives_something_else_is_named(name: str) -> None:
         await Agent(ScriptedModel(call("read", path="a"), "x"), [read], hooks=Hooks(**{name: odd})).run("go")
 
 
+async def test_a_hook_that_gives_its_value_wrong_parts_is_named() -> None:
+    def turn(request: TurnRequest) -> TurnRequest:
+        return replace(request, tools=[read])  # type: ignore[list-item]
+
+    def result(call: ToolCall, said: ToolResult) -> ToolResult:
+        return replace(said, text=7)  # type: ignore[arg-type]
+
+    for hooks, words in ((Hooks(before_turn=turn), "no ToolSpec"), (Hooks(after_call=result), "text is 7")):
+        with pytest.raises(InputError, match=words):
+            await Agent(ScriptedModel(call("read", path="a"), "x"), [read], hooks=hooks).run("go")
+
+
 def test_what_is_no_hook_is_refused() -> None:
     odd: Any = "print"
     with pytest.raises(InputError, match=r"Hooks\.before_turn='print'"):

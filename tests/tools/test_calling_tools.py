@@ -9,16 +9,18 @@ import datetime as dt
 import enum
 import functools
 import gc
+import itertools
 import json
 import logging
 import math
 import os
+import re
 import subprocess
 import sys
 import threading
 import uuid
 import weakref
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +30,7 @@ from pydantic import BaseModel, field_validator
 
 from kogagent import InputError, Retry, RunContext, Toolbox, ToolCall, ToolFailed, tool
 from kogagent.tools.results import shorten, to_text
-from kogagent.types import ToolOutcome
+from kogagent.types import File, ToolOutcome
 
 
 def asked(name: str, complete: bool = True, **arguments: Any) -> ToolCall:
@@ -316,6 +318,68 @@ async def test_no_exception_of_a_tool_ends_the_loop(
 
     outcome = await outcome_of(sync_tool if kind == "sync" else async_tool)
     assert outcome.result.status == "failed" and outcome.bug and outcome.error is not None
+
+
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise SystemExit("no words")
+
+
+async def test_an_exception_that_cannot_say_what_it_is_does_not_end_the_loop(
+    quiet: pytest.LogCaptureFixture,
+) -> None:
+    async def f() -> None:
+        raise Mute
+
+    outcome = await outcome_of(f)
+    assert (outcome.result.text, outcome.bug) == ("f failed with Mute", True)
+    assert type(outcome.error) is Mute
+
+
+def numbers() -> Iterator[int]:
+    yield from itertools.count()
+
+
+async def endless() -> AsyncIterator[int]:
+    for n in itertools.count():
+        yield n
+
+
+@pytest.mark.parametrize("make", [numbers, endless, itertools.count, lambda: {"all": numbers()}])
+async def test_what_may_never_end_is_no_result(
+    make: Callable[[], Any], quiet: pytest.LogCaptureFixture
+) -> None:
+    async def f() -> Any:
+        return make()
+
+    outcome = await outcome_of(f)
+    assert outcome.bug and outcome.result.status == "failed"
+    assert re.search("f failed with ValueError: it returned a .*Return a list", outcome.result.text)
+
+
+class Shade(str, enum.Enum):  # noqa: UP042 - as older code has it, whose format is not its text
+    DARK = "d"
+
+
+async def test_a_text_of_a_class_below_is_plain_text() -> None:
+    async def f() -> Shade:
+        return Shade.DARK
+
+    text = (await outcome_of(f)).result.text
+    assert text == f"{text}" == "d" and type(text) is str
+
+
+async def test_a_file_says_what_it_needs_and_keeps_its_place_as_text(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("hello")
+    assert File("a", path=path).path == str(path)  # type: ignore[arg-type]
+    for wrong, words in (
+        ({"data": "text"}, "bytes, not str"),
+        ({"path": 3.5}, "float"),
+        ({"media_type": 3, "data": b""}, "texts"),
+    ):
+        with pytest.raises(TypeError, match=words):
+            File("a", **wrong)
 
 
 async def test_a_long_error_is_cut_for_the_model(quiet: pytest.LogCaptureFixture) -> None:
@@ -647,6 +711,9 @@ def test_keyboard_interrupt_is_the_users_and_passes() -> None:
         {"grace": -1},
         {"max_result_chars": 0},
         {"max_threads": True},
+        {"approve": True},
+        {"approve": "ask"},
+        {"groups": ["disk"]},
     ],
 )
 def test_a_bad_option_is_refused_by_name(options: dict[str, Any]) -> None:

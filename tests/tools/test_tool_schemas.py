@@ -555,10 +555,15 @@ def test_what_cannot_be_a_tool_is_refused_with_words_that_help(function: Any, wo
         collect([function])
 
 
-@pytest.mark.parametrize("name", ["", "two words", "1st", "dotted.name", "x" * 65, "é"])
-def test_a_name_no_model_could_write_is_refused(name: str) -> None:
+@pytest.mark.parametrize("name", ["", "two words", "1st", "dotted.name", "x" * 65, "é", 3])
+def test_a_name_no_model_could_write_is_refused(name: Any) -> None:
     with pytest.raises(SchemaError, match="cannot be a tool's name"):
         tool(name=name)(google)
+
+
+def test_a_description_that_is_no_text_is_refused() -> None:
+    with pytest.raises(SchemaError, match=r"'google' \(.*test_tool_schemas.py:\d+\) must be text, not 3"):
+        tool(description=3)(google)  # type: ignore[call-overload]
 
 
 @pytest.mark.parametrize("options", [{"timeout": 0}, {"timeout": -1.0}, {"max_result_chars": 0}])
