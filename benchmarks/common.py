@@ -124,7 +124,7 @@ def make_record(
         card=card,
         driver=driver,
         torch=_version("torch"),
-        commit=_commit(),
+        commit=commit(),
         date=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         note=note,
     )
@@ -212,7 +212,7 @@ def _rounded(value: float) -> float:
 
 
 @cache
-def _commit() -> str:
+def commit() -> str:
     """The commit, with "+" where package or benchmarks differ from it.
 
     What KOGAGENT_COMMIT says goes before that: a copy of the sources on another machine may have no history,

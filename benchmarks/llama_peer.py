@@ -4,7 +4,7 @@
 
 The child loads a .gguf file and answers "decode CONTEXT TOKENS" with tokens a second and "prefill COUNT" with
 seconds. It needs llama-cpp-python alone: `make peers` builds it, which takes some minutes, in .venv-peers;
-KOGAGENT_PEERS_PYTHON names another Python that has it.
+KOGAGENT_PEERS_PYTHON names other Pythons, with ":" between them, that are asked first.
 """
 
 from __future__ import annotations
@@ -47,17 +47,14 @@ class LlamaPeer:
         self._child.close()
 
 
-def find_python() -> str | None:
-    """A Python that has llama_cpp, None where there is none."""
-    for python in (os.environ.get("KOGAGENT_PEERS_PYTHON"), str(_PYTHON)):
-        if python is None or not Path(python).exists():
-            continue
-        command = [
-            python,
-            "-c",
-            "import importlib.util as u, sys; sys.exit(u.find_spec('llama_cpp') is None)",
-        ]
-        if subprocess.run(command, check=False).returncode == 0:
+def find_python(*modules: str) -> str | None:
+    """A Python that has these modules, by default llama_cpp; None where there is none. This one is asked
+    last."""
+    named = os.environ.get("KOGAGENT_PEERS_PYTHON", "").split(os.pathsep)
+    test = f"import importlib.util as u, sys; sys.exit(None in map(u.find_spec, {modules or ('llama_cpp',)}))"
+    for python in (*filter(None, named), str(_PYTHON), sys.executable):
+        found = Path(python).exists()
+        if found and subprocess.run([python, "-c", test], check=False).returncode == 0:
             return python
     return None
 

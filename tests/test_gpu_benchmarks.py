@@ -105,10 +105,10 @@ def test_phases_share_out_the_time_of_a_token(tmp_path: Path) -> None:
 
 def test_the_commit_of_a_copy_is_what_it_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(common, "ROOT", tmp_path)
-    common._commit.cache_clear()
+    common.commit.cache_clear()
     monkeypatch.setenv("KOGAGENT_COMMIT", "abc123")
-    assert common._commit() == "abc123"
-    common._commit.cache_clear()
+    assert common.commit() == "abc123"
+    common.commit.cache_clear()
 
 
 def test_number_text_is_its_ids(rng: np.random.Generator) -> None:

@@ -1,12 +1,15 @@
 """Agent loops on this machine: turns a second, where their time goes, what stands beside.
 
     python -m benchmarks.agent_loops                    two minutes, appended to results/agent_loops.jsonl
-    python -m benchmarks.agent_loops --full             all of it
+    python -m benchmarks.agent_loops --full             all of it: half an hour on two cores
+    python -m benchmarks.agent_loops --full --resume --seconds 400    in pieces: once more until all is done
     python -m benchmarks.agent_loops --model laneformer-nano random:laneformer-2b --seconds 280
     python -m benchmarks.agent_loops compare OLD NEW    two results, case by case
     python -m benchmarks.agent_loops report             charts and tables of the newest results
 
 README.md says what each loop measures. Lines are written as they come: what stops a run loses the rest alone.
+Peers that need a Python of their own are looked for in .venv-peers (make peers) and where
+KOGAGENT_PEERS_PYTHON says.
 """
 
 from __future__ import annotations
@@ -17,149 +20,80 @@ import json
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
+from typing import Any
 
-from benchmarks.agent_loops.compare import compare
-from benchmarks.agent_loops.loops import (
-    SWITCHES,
-    Led,
-    Loop,
-    calls_loop,
-    demo_loop,
-    led,
-    led_loops,
-    scripted_loops,
+from benchmarks.agent_loops.compare import compare, lines_of
+from benchmarks.agent_loops.loops import Led
+from benchmarks.agent_loops.models import LONG, label, open_engine
+from benchmarks.agent_loops.parts import (
+    PARTS,
+    REPEATS,
+    Part,
+    demo_part,
+    long_parts,
+    model_parts,
+    peers_part,
+    scripted_parts,
 )
-from benchmarks.agent_loops.measure import Timed, measure, records, timed
-from benchmarks.agent_loops.models import label, open_engine
-from benchmarks.agent_loops.peers import Peers, Played
-from benchmarks.agent_loops.prefixes import Prefixes, resident
 from benchmarks.agent_loops.report import RESULTS, write_report
-from benchmarks.agent_loops.tape import Tape
-from benchmarks.common import Record, append, interleave, show
+from benchmarks.common import Record, append, commit, show
 from kogagent.demo import DEFAULT_MODEL
-from kogagent.errors import ContextError
+from kogagent.errors import ContextError, InputError
 from kogagent.local import Engine
+from kogagent.local.names import NANO, SMOLLM2, known_models
 
-REPEATS = 5
 APART = 0.02
 """How far a loop's phases may be from an independent clock, as a share: what is further is not recorded."""
 _SLACK_MS = 1.0  # a run: starting and ending one is no part of any turn
-COMPARED = calls_loop(20, 1)
-"""What peers play too."""
-PARTS = ("scripted", "peers", "model", "prefixes", "demo")
-
-
-def beside(
-    runner: asyncio.Runner, engine: Engine, one: Led, model: str, peers: Peers, repeats: int
-) -> list[Record]:
-    """A loop of calls, its switches and its peers in the same rounds."""
-    tape = Tape(engine)
-    loops = {one.name: Loop(f"{one.name}/{model}", engine.backend_name, lambda: one.task(tape))}
-    loops |= {switch: led(engine, one, model, switch, **options) for switch, options in SWITCHES.items()}
-    runs: dict[str, list[Timed]] = {name: [] for name in loops}
-    newest: list[Played] = []
-
-    def run(name: str, loop: Loop) -> Callable[[], float]:
-        def once() -> float:
-            task = loop.tasks()
-            done = runner.run(timed(task))
-            runs[name].append(done)
-            if name == one.name:
-                newest[:] = [Played(task.prompt, one.tools(""), list(tape.steps), done.calls)]
-            return done.turns_per_second
-
-        return once
-
-    ours = {name: run(name, loop) for name, loop in loops.items()}
-    ours[one.name]()
-    peers.check(runner, newest[0].steps[0].prompt)
-    figures = interleave(ours | peers.runs(runner, lambda: newest[0]), repeats)
-    out: list[Record] = []
-    for name, loop in loops.items():
-        others = {}
-        if name == one.name:
-            others = {p: figures[p] for p in figures if p not in loops and not math.isnan(figures[p].value)}
-        note = "; ".join(peers.notes) if others else ""
-        out += records(loop, runs[name][-repeats:], others, note)
-    return out
-
-
-Part = tuple[str, Callable[[], list[Record]]]
-"""A name, and what gives its records."""
-
-
-def scripted_parts(runner: asyncio.Runner, options: argparse.Namespace) -> Iterator[Part]:
-    for loop in scripted_loops(full=options.full):
-        yield loop.name, lambda loop=loop: runner.run(measure(loop, options.repeats))  # type: ignore[misc]
-
-
-def model_parts(
-    runner: asyncio.Runner, engine: Engine, model: str, options: argparse.Namespace, left_out: list[str]
-) -> Iterator[Part]:
-    """What is measured on one model, the most wanted first."""
-    name, repeats = label(model), options.repeats
-
-    def compared() -> list[Record]:
-        compiled = options.full or engine.backend_name == "cuda"
-        with Peers(
-            engine,
-            model,
-            device=options.device,
-            llama_python=options.llama,
-            seconds=options.peer_seconds,
-            compiled=compiled,
-        ) as peers:
-            found = beside(runner, engine, COMPARED, name, peers, repeats)
-            left_out.extend(peers.left_out)
-        return found
-
-    if "peers" in options.parts:
-        yield f"peers/{name}", compared
-    if "model" in options.parts:
-        for one in led_loops(full=options.full):
-            if one.name == COMPARED.name and "peers" in options.parts:
-                continue  # measured among its peers
-            yield f"{one.name}/{name}", partial(led_records, runner, led(engine, one, name), repeats)
-    if "prefixes" in options.parts:
-        yield f"forks/{name}", lambda: Prefixes(runner, engine, name).forks(repeats)
-        yield f"resident/{name}", lambda: resident(runner, engine, model, name, options.device, repeats)
-
-
-def led_records(runner: asyncio.Runner, loop: Loop, repeats: int) -> list[Record]:
-    return runner.run(measure(loop, repeats))
 
 
 class Taker:
-    """Measures parts one after the other, writes what each gives, leaves out what the time does not allow."""
+    """Measures parts one after the other, writes what each gives, leaves out what the time does not allow.
+
+    unfit: the loops that no model has held so far, by name.
+    """
 
     def __init__(self, options: argparse.Namespace, left_out: list[str]) -> None:
         self._options, self.left_out = options, left_out
         self._ends = time.monotonic() + (options.seconds or math.inf)
+        self._before = _of_this_commit(options.out or RESULTS) if options.resume else []
         self.found: list[Record] = []
         self.apart: list[str] = []
+        self.unfit: dict[str, Led] = {}
+        self._held: set[str] = set()
 
-    def take(self, parts: Iterator[Part]) -> None:
+    def take(self, parts: Iterable[Part]) -> None:
         wanted = self._options.loops
-        for name, part in parts:
-            if wanted and not any(text in name for text in wanted):
+        for part in parts:
+            if wanted and not any(text in part.name for text in wanted):
+                continue
+            if any(part.done(record) for record in self._before):
+                self._has_held(part)
                 continue
             if time.monotonic() > self._ends:
-                self.left_out.append(f"{name}: the {self._options.seconds:g} seconds were over")
+                self.left_out.append(f"{part.name}: the {self._options.seconds:g} seconds were over")
                 continue
             started = time.monotonic()
             try:
-                found = part()
+                found = part.records()
             except ContextError as error:
-                self.left_out.append(f"{name}: {error}")
+                self.left_out.append(f"{part.name}: {error}")
+                if part.loop is not None and part.loop.name not in self._held:
+                    self.unfit[part.loop.name] = part.loop
                 continue
-            print(f"  {name} took {time.monotonic() - started:.1f} s", file=sys.stderr, flush=True)
+            self._has_held(part)
+            print(f"  {part.name} took {time.monotonic() - started:.1f} s", file=sys.stderr, flush=True)
             apart = sorted({record.case for record in found if _apart(record, found)})
             self.apart += apart
             self._write([record for record in found if record.case not in apart])
+
+    def _has_held(self, part: Part) -> None:
+        if part.loop is not None:
+            self._held.add(part.loop.name)
+            self.unfit.pop(part.loop.name, None)
 
     def _write(self, found: list[Record]) -> None:
         self.found += found
@@ -171,28 +105,46 @@ class Taker:
 
 
 def run(options: argparse.Namespace) -> int:
-    options.parts = options.only or [part for part in PARTS if part != "demo" or options.full]
     left_out: list[str] = []
-    taker = Taker(options, left_out)
-    if options.out is not None:
+    if options.out is not None and not options.resume:
         options.out.write_text("", encoding="utf-8")
+    taker, kinds = Taker(options, left_out), set(options.parts)
     with asyncio.Runner() as runner:
-        if "scripted" in options.parts:
+
+        def on(model: str, parts: Callable[[Engine], Iterable[Part]]) -> None:
+            """Take parts that need an engine, which may not be had here."""
+            try:
+                engine = open_engine(model, options.device)
+            except InputError as error:
+                if model in options.model:
+                    raise
+                left_out.append(f"{label(model)}: {error}")
+                return
+            with engine:
+                taker.take(parts(engine))
+
+        if "scripted" in kinds:
             taker.take(scripted_parts(runner, options))
-        if {"model", "peers", "prefixes"} & set(options.parts):
-            for model in options.model:
-                with open_engine(model, options.device) as engine:
-                    taker.take(model_parts(runner, engine, model, options, left_out))
-        if "demo" in options.parts:
-            with Engine.load(DEFAULT_MODEL, device=options.device) as engine:
-                loop = demo_loop(engine, DEFAULT_MODEL)
-                taker.take(iter([(loop.name, lambda: led_records(runner, loop, REPEATS))]))
+        for model in options.model if kinds & {"model", "peers", "prefixes"} else ():
+            on(model, lambda e, m=model: model_parts(runner, e, m, options, left_out))  # type: ignore[misc]
+        for model in options.compared if "peers" in kinds else ():
+            if model not in options.model:
+                on(model, lambda e, m=model: [peers_part(runner, e, m, options, left_out, switches=False)])  # type: ignore[misc]
+        if options.long and (taker.unfit or "growth" in kinds):
+            on(options.long, lambda e: long_parts(runner, e, options.long, options, dict(taker.unfit)))
+        if "demo" in kinds:
+            on(DEFAULT_MODEL, lambda e: [demo_part(runner, e)])
     show(taker.found)
     for reason in left_out:
         print(f"left out: {reason}")
     if taker.apart:
         print(f"not recorded: the phases miss the clock by over {APART:.0%} in {', '.join(taker.apart)}")
     return 1 if taker.apart else 0
+
+
+def _of_this_commit(path: Path) -> list[dict[str, Any]]:
+    """The lines of a file that this commit has measured on this machine."""
+    return [] if not path.exists() else [line for line in lines_of(path) if line["commit"] == commit()]
 
 
 def _apart(record: Record, found: Sequence[Record]) -> bool:
@@ -203,6 +155,13 @@ def _apart(record: Record, found: Sequence[Record]) -> bool:
     turns = next(r for r in found if (r.case, r.metric) == (record.case, "turns_s"))
     run_ms = float(turns.note.split(" turns")[0]) / turns.value * 1e3
     return record.value > APART + _SLACK_MS / run_ms
+
+
+def _server(text: str) -> tuple[str, str]:
+    name, found, url = text.partition("=")
+    if not (name and found and url.startswith("http")):
+        raise argparse.ArgumentTypeError(f"{text!r}: must be NAME=URL, like vllm=http://127.0.0.1:8000/v1")
+    return name, url
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -227,25 +186,54 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for path in write_report(options.results, options.to):
             print(path)
         return 0
-    parser.add_argument("--full", action="store_true", help="every workload; without it a two-minute set")
-    parser.add_argument(
-        "--model",
+    add = parser.add_argument
+    add("--full", action="store_true", help="every workload; without it a two-minute set")
+    names = "known names, directories, .gguf files, or random:SHAPE for random weights"
+    add("--model", nargs="+", default=[NANO], help=names)
+    add(
+        "--compared",
         nargs="+",
-        default=["laneformer-nano"],
-        help="known names, directories, .gguf files, or random:SHAPE for random weights",
+        metavar="MODEL",
+        help="whose peers play; by default --model's, with --full SmolLM2's",
     )
-    parser.add_argument("--device", default="auto")
-    parser.add_argument("--repeats", type=int, default=REPEATS)
-    parser.add_argument("--only", choices=PARTS, nargs="+", help="these parts alone")
-    parser.add_argument("--loops", nargs="+", metavar="TEXT", help="those with one of these in their name")
-    parser.add_argument("--llama", type=Path, help="a Python that has llama-cpp-python")
-    parser.add_argument("--peer-seconds", type=float, default=2.0, help="of a run of a peer, at most")
-    parser.add_argument("--seconds", type=float, help="after so many no new part is begun")
-    parser.add_argument("--out", type=Path, help="write the lines to this file instead of the results")
-    parser.add_argument("--dry-run", action="store_true", help="print, record nothing")
+    add(
+        "--long",
+        metavar="MODEL",
+        help="plays what no --model's context holds, by default with --full " + LONG,
+    )
+    add("--device", default="auto")
+    add("--repeats", type=int, default=REPEATS)
+    add("--only", choices=PARTS, nargs="+", help="these parts alone")
+    add("--loops", nargs="+", metavar="TEXT", help="those with one of these in their name")
+    add(
+        "--server",
+        nargs="+",
+        type=_server,
+        default=[],
+        metavar="NAME=URL",
+        help="OpenAI-style servers of the same model that run already: peers",
+    )
+    add("--peer-seconds", type=float, default=2.0, help="of a run of a peer, at most")
+    add("--seconds", type=float, help="after so many no new part is begun")
+    add(
+        "--resume",
+        action="store_true",
+        help="leave out what this commit has measured already, in the file written to",
+    )
+    add("--out", type=Path, help="write the lines to this file instead of the results")
+    add("--dry-run", action="store_true", help="print, record nothing")
     options = parser.parse_args(words)
     if options.repeats < REPEATS:
         parser.error(f"--repeats {options.repeats}: a median needs at least {REPEATS}")
+    if options.resume and options.dry_run:
+        parser.error("--resume goes on with what was recorded, --dry-run records nothing: give one of them")
+    options.server = dict(options.server)
+    options.parts = options.only or [part for part in PARTS if options.full or part not in ("demo", "growth")]
+    if options.compared is None:
+        here = options.full and known_models()[SMOLLM2] is None
+        options.compared = [*options.model, *([SMOLLM2] if here else [])]
+    if options.long is None and (options.full or "growth" in options.parts):
+        options.long = LONG
     return run(options)
 
 

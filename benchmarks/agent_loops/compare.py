@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -10,16 +11,20 @@ Key: TypeAlias = tuple[str, str, str]
 _MORE_IS_BETTER = ("turns_s", "reused_tokens", "forced_tokens")
 
 
-def newest_of(path: Path) -> dict[Key, dict[str, Any]]:
-    """The newest line of each case, backend and metric of a file, in the order of their first lines."""
-    found: dict[Key, dict[str, Any]] = {}
+def lines_of(path: Path) -> Iterator[dict[str, Any]]:
+    """Every line of a file. ValueError for one that is no record."""
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         try:
             record = json.loads(line)
-            found[record["case"], record["backend"], record["metric"]] = record
+            _ = record["case"], record["backend"], record["metric"]
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"{path}:{number} is no record of a benchmark ({error!r})") from error
-    return found
+        yield record
+
+
+def newest_of(path: Path) -> dict[Key, dict[str, Any]]:
+    """The newest line of each case, backend and metric of a file, in the order of their first lines."""
+    return {(one["case"], one["backend"], one["metric"]): one for one in lines_of(path)}
 
 
 def compare(old: Path, new: Path) -> str:

@@ -31,6 +31,7 @@ QUESTIONS = (
 """Three calls each where all goes well; a repeat takes the next, so that none is asked twice."""
 _FREE = Limits(max_turns=None, max_calls=None, repeated_calls=None, tool_retries=None, result_tokens=20_000)
 _ANSWER_TOKENS = 32
+_WARM_TURNS = 3  # of a led loop: tools pre-filled, grammar compiled, a turn that goes on from another
 _RESULT_CHARS = 200_000  # long observations are the point of some loops
 
 
@@ -45,11 +46,13 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """A named workload; `tasks` gives a fresh one each time."""
+    """A named workload; `tasks` gives a fresh one each time. warm_up: one that is not counted, and need not
+    go on once everything has been met; None for a whole one."""
 
     name: str
     backend: str
     tasks: Callable[[], Task]
+    warm_up: Callable[[], Task] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +65,12 @@ class Led:
     steps: tuple[str | None, ...]
     prompt: str
 
-    def task(self, model: Model | ModelSource) -> Task:
+    def task(self, model: Model | ModelSource, turns: int | None = None) -> Task:
+        """A fresh run. turns: the first ones alone."""
         salt = secrets.token_hex(4)
         hooks = Hooks(before_turn=self.lead)
         box = Toolbox(self.tools(salt), max_result_chars=_RESULT_CHARS)
-        limits = replace(_FREE, max_turns=len(self.steps), turn_tokens=256, turn_calls=1)
+        limits = replace(_FREE, max_turns=len(self.steps[:turns]), turn_tokens=256, turn_calls=1)
         agent = Agent(model, box, instructions=INSTRUCTIONS, hooks=hooks, limits=limits)
         return Task(agent, f"{self.prompt} ({salt})")
 
@@ -177,7 +181,7 @@ def led(engine: Engine, one: Led, model: str, switch: str = "", **options: Any) 
     _ = engine.chat  # read once an engine: no run's business
     source: ModelSource = _Switched(engine, options) if options else engine
     name = f"{one.name}/{model}" + (f"/{switch}" if switch else "")
-    return Loop(name, engine.backend_name, lambda: one.task(source))
+    return Loop(name, engine.backend_name, lambda: one.task(source), lambda: one.task(source, _WARM_TURNS))
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,8 @@ _ENDS = (
 @dataclass(frozen=True, slots=True)
 class Timed:
     """One run. turn_s: wall seconds of each turn; own_s: those of them outside model, tools and reader;
-    prefilled: the prompt ids that each turn computed. phase_s: seconds of the whole run in each phase.
+    pass_s: seconds of the device in each, over its passes; read: the prompt ids of each, prefilled: those
+    that it computed. phase_s: seconds of the whole run in each phase.
 
     missed_s: how far the phases are from this module's own clock. calls: the arguments of each call.
     stopped: it ended at a limit, as a weak model's runs sometimes do; its turns count all the same.
@@ -33,6 +34,8 @@ class Timed:
 
     turn_s: tuple[float, ...]
     own_s: tuple[float, ...]
+    pass_s: tuple[float, ...]
+    read: tuple[int, ...]
     prefilled: tuple[int, ...]
     phase_s: Mapping[str, float]
     usage: Usage
@@ -62,6 +65,8 @@ async def timed(task: Task) -> Timed:
     """
     turns: list[float] = []
     own: list[float] = []
+    passes: list[float] = []
+    read: list[int] = []
     prefilled: list[int] = []
     result: RunResult | None = None
     calls: list[str] = []
@@ -74,6 +79,8 @@ async def timed(task: Task) -> Timed:
                 case TurnFinished(timings=timings, usage=usage):
                     turns.append(timings.wall_s)
                     own.append(timings.wall_s - sum(getattr(timings, f"{name}_s") for name in _NOT_OURS))
+                    passes.append(timings.engine_s / max(usage.steps, 1))
+                    read.append(usage.prefilled_tokens + usage.reused_tokens)
                     prefilled.append(usage.prefilled_tokens)
                 case RunFinished(finished):
                     result = finished
@@ -87,6 +94,8 @@ async def timed(task: Task) -> Timed:
     return Timed(
         tuple(turns),
         tuple(own),
+        tuple(passes),
+        tuple(read),
         tuple(prefilled),
         phase_s,
         result.usage,
@@ -98,8 +107,8 @@ async def timed(task: Task) -> Timed:
 
 
 async def measure(loop: Loop, repeats: int) -> list[Record]:
-    """Records of a loop from fresh tasks, after one uncounted run: see `records`."""
-    await timed(loop.tasks())
+    """Records of a loop from fresh tasks, after its warm-up: see `records`."""
+    await timed((loop.warm_up or loop.tasks)())
     return records(loop, [await timed(loop.tasks()) for _ in range(repeats)])
 
 
@@ -129,9 +138,9 @@ def records(
     ]
     if all(len(run.turn_s) >= 20 for run in runs):
         # Whether the last turns cost more than the first ones, the very first left out.
-        out.append(record("growth", [_growth(run.turn_s) for run in runs]))
+        out.append(record("growth", [last(run.turn_s) / second(run.turn_s) for run in runs]))
         if any(run.usage.completion_tokens for run in runs):
-            out.append(record("own_growth", [_growth(run.own_s) for run in runs]))
+            out.append(record("own_growth", [last(run.own_s) / second(run.own_s) for run in runs]))
             out.append(record("prefilled_second", [float(run.prefilled[1]) for run in runs]))
             out.append(record("prefilled_last", [float(run.prefilled[-1]) for run in runs]))
     spent = [phase for phase in PHASES if any(run.phase_s[phase] for run in runs)]
@@ -146,8 +155,14 @@ def records(
     return out
 
 
-def _growth(turns: Sequence[float]) -> float:
-    return statistics.median(turns[-4:-1]) / statistics.median(turns[1:4])
+def second(turns: Sequence[float]) -> float:
+    """Of the first turns that go on from another."""
+    return statistics.median(turns[1:4])
+
+
+def last(turns: Sequence[float]) -> float:
+    """Of the last turns; a scripted loop's very last is an answer."""
+    return statistics.median(turns[-4:-1])
 
 
 def _percentile(values: tuple[float, ...], share: float) -> float:

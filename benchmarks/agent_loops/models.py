@@ -1,10 +1,12 @@
 """The model of a run, by the name it was asked for: one that `Engine.load` knows, or a shape.
 
-random:laneformer-2b      a shape of benchmarks.shapes with random weights, laneformer-nano's tokenizer
+random:laneformer-2b      a shape of benchmarks.shapes or of this module with random weights and
+                          laneformer-nano's tokenizer
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -20,6 +22,30 @@ from kogagent.spec import ModelSpec
 from kogagent.tokenizer import Tokenizer
 
 RANDOM = "random:"
+_LONG = ModelSpec(
+    name="laneformer-micro-64k",
+    vocab_size=8192,  # laneformer-nano's
+    dim=128,
+    n_layers=4,
+    n_heads=8,
+    n_kv_heads=8,
+    head_dim=16,
+    ffn_dim=256,
+    context=65536,
+    lanes=8,
+    delay=2,
+    early="present",
+    head="replicate",
+    windows=(512, 512, 512, 0),
+    tied_head=True,
+    eos_ids=(2,),
+)
+"""Small enough that a CPU plays a hundred turns with 162 tools, long enough to hold them. What its weights
+say does not matter where the tool of each turn is given."""
+_WINDOWED = replace(_LONG, name="laneformer-micro-64k-windowed", windows=(512,) * _LONG.n_layers)
+"""Its twin with the same weights, none of whose layers attends past its window."""
+LONG, WINDOWED = RANDOM + _LONG.name, RANDOM + _WINDOWED.name
+_SHAPES = {spec.name: spec for spec in (_LONG, _WINDOWED)}
 
 
 def is_random(model: str) -> bool:
@@ -35,10 +61,10 @@ def spec_of(model: str) -> ModelSpec:
     """Raises InputError for a shape or a model that nobody knows."""
     if not is_random(model):
         return read_spec(find_model(model))
-    name = model.removeprefix(RANDOM)
-    if name not in SHAPES:
-        raise InputError(f"no shape {name!r}: there are {', '.join(map(repr, SHAPES))}")
-    return SHAPES[name]
+    name, shapes = model.removeprefix(RANDOM), SHAPES | _SHAPES
+    if name not in shapes:
+        raise InputError(f"no shape {name!r}: there are {', '.join(map(repr, shapes))}")
+    return shapes[name]
 
 
 def tensors_of(model: str, device: str) -> dict[str, torch.Tensor]:

@@ -7,14 +7,15 @@ or broke is listed with the reason, never dropped silently.
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import json
 import math
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
 from types import TracebackType
@@ -23,7 +24,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from benchmarks.agent_loops import servers
-from benchmarks.agent_loops.loops import INSTRUCTIONS
+from benchmarks.agent_loops.loops import INSTRUCTIONS, calls_loop
+from benchmarks.agent_loops.measure import timed
+from benchmarks.agent_loops.models import open_engine
+from benchmarks.agent_loops.other_loops import pydantic_ai_loop, smolagents_command, smolagents_loop
 from benchmarks.agent_loops.players import Transformers, play
 from benchmarks.agent_loops.tape import Step
 from benchmarks.agent_loops.twins import gguf_of, twin_of
@@ -36,7 +40,7 @@ if TYPE_CHECKING:
 
 _CHECKED = 12  # greedy tokens in which a peer of the same weights is compared before anything is timed
 _PROBED = 3  # turns that show how long a peer takes
-_START_S = 240.0  # for a process to be ready: one that compiles takes a minute
+_START_S = 240.0  # for a process to be ready: one that compiles on a CPU takes minutes
 _RUN_S = 120.0
 
 Run = Callable[[asyncio.Runner, "Played"], float]
@@ -57,26 +61,29 @@ class Played:
         return replace(self, steps=self.steps[:turns], calls=self.calls[:turns])
 
 
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What to compare with. seconds: what one run of a peer should take at most; one that needs longer plays
+    the first turns only. compiled: whether to start those that compile. servers: OpenAI-style servers that
+    run already, by name. pythons: those of llama.cpp and of smolagents, None where there is none."""
+
+    seconds: float = 2.0
+    compiled: bool = True
+    servers: Mapping[str, str] = field(default_factory=dict)
+    llama_python: str | None = None
+    smolagents_python: str | None = None
+
+
 class Peers:
     """The peers of a model that can be had here. A context manager: leaving it ends their processes.
 
-    device: as `Engine.load` takes it, for our own server. seconds: what one run of a peer should take at
-    most; one that needs longer plays the first turns only. compiled: whether to start those that compile.
-    left_out: why each other peer is missing. notes: what must be known to read the figures.
+    device: as `Engine.load` takes it, for our own server. left_out: why each other peer is missing. notes:
+    what must be known to read the figures.
     """
 
-    def __init__(
-        self,
-        engine: Engine,
-        model: str,
-        *,
-        device: str,
-        llama_python: Path | None,
-        seconds: float = 2.0,
-        compiled: bool = True,
-    ) -> None:
-        self._engine, self._model, self._llama_python = engine, model, llama_python
-        self._asked, self._compiled, self._seconds = device, compiled, seconds
+    def __init__(self, engine: Engine, model: str, wanted: Wanted, *, device: str) -> None:
+        self._engine, self._model, self._wanted = engine, model, wanted
+        self._asked = device
         self._device = "cuda" if engine.backend_name == "cuda" else "cpu"
         self._turns: dict[str, int] = {}  # that a slow peer plays
         self._stack = ExitStack()
@@ -92,9 +99,16 @@ class Peers:
             self._folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kogagent-peers-")))
             self._runs["ours without grammar"] = self._ungrammared
             self._start_children(stack)
-            for add in (self._add_transformers, self._add_players, self._add_servers, self._add_pydantic_ai):
+            self._try("torch", lambda: self._add_torch(stack))
+            for add in (
+                self._add_transformers,
+                self._add_players,
+                self._add_servers,
+                self._add_text_servers,
+                self._add_pydantic_ai,
+                self._add_smolagents,
+            ):
                 self._try(add.__name__.removeprefix("_add_"), add)
-            self.left_out.append("llama.cpp's server, vLLM, SGLang: not run by this program")
             self._stack = stack.pop_all()
         return self
 
@@ -119,7 +133,9 @@ class Peers:
         try:
             if name not in self._turns:
                 rate = run(runner, played.first(_PROBED))
-                turns = self._turns[name] = max(_PROBED, min(len(played.steps), int(rate * self._seconds)))
+                turns = self._turns[name] = max(
+                    _PROBED, min(len(played.steps), int(rate * self._wanted.seconds))
+                )
                 if len(played.steps) <= _PROBED:
                     return rate
                 if turns < len(played.steps):
@@ -142,23 +158,16 @@ class Peers:
         commands = {"torch.compile": ours}
         for kind in servers.KINDS:
             commands[f"{kind} server"] = servers.command(kind, self._model, self._asked, self._device)
-        if not self._compiled:
+        if not self._wanted.compiled:
             commands = {name: command for name, command in commands.items() if "compile" not in name}
-            self.left_out.append("torch.compile: not asked for")
-        if self._llama_python is None:
-            self.left_out.append("llama.cpp: no Python with llama-cpp-python was named (--llama PYTHON)")
+            self.left_out.append(
+                "torch.compile: not in the short set on a CPU, where it compiles for minutes"
+            )
+        commands |= self._llama_commands()
+        if self._wanted.smolagents_python is None:
+            self.left_out.append("smolagents: no Python here has it (make peers, or KOGAGENT_PEERS_PYTHON)")
         else:
-            path, self._llama_same = gguf_of(self._model, self._folder)
-            threads = str(torch.get_num_threads())
-            theirs = [
-                str(self._llama_python),
-                "-m",
-                "benchmarks.agent_loops.players",
-                "llama",
-                str(path),
-                threads,
-            ]
-            commands["llama.cpp"] = theirs
+            commands["smolagents"] = smolagents_command(self._wanted.smolagents_python)
 
         def start(name: str) -> Child | PeerFailed:
             try:
@@ -176,6 +185,20 @@ class Peers:
                 else:
                     stack.callback(child.close)
                     self._children[name] = child
+
+    def _llama_commands(self) -> dict[str, list[str]]:
+        python = self._wanted.llama_python
+        if python is None:
+            self.left_out.append("llama.cpp: no Python here has it (make peers, or KOGAGENT_PEERS_PYTHON)")
+            return {}
+        path, self._llama_same = gguf_of(self._model, self._folder)
+        place, threads = "benchmarks.agent_loops", str(torch.get_num_threads())
+        commands = {"llama.cpp": [python, "-m", f"{place}.players", str(path), threads]}
+        if self._llama_same:
+            commands["llama.cpp server"] = [python, "-m", f"{place}.llama_server", str(path), threads]
+        else:
+            self.left_out.append("llama.cpp's server: it takes text, and the stand-in has no vocabulary")
+        return commands
 
     # ── ours, otherwise ──
 
@@ -199,6 +222,18 @@ class Peers:
 
         return runner.run(work())
 
+    def _add_torch(self, stack: ExitStack) -> None:
+        """The other backend of a CPU, in a loop of its own: its calls are greedy too."""
+        if self._engine.backend_name != "native":
+            return
+        other = stack.enter_context(open_engine(self._model, "torch"))
+
+        def run(runner: asyncio.Runner, played: Played) -> float:
+            one = calls_loop(len(played.calls), len(played.tools))
+            return runner.run(timed(one.task(other))).turns_per_second
+
+        self._runs["ours on the torch backend"] = run
+
     # ── other programs ──
 
     def _add_transformers(self) -> None:
@@ -216,9 +251,9 @@ class Peers:
         def run(child: Child) -> Run:
             return lambda _, p: len(p.steps) / float(child.ask(json.dumps(_plain(p.steps)), _RUN_S))
 
-        if "torch.compile" in self._children:
+        if "compiled server" in self._children:
             name = "torch.compile, static cache"
-            self._runs[name] = run(self._children["torch.compile"])
+            self._runs[name] = run(self._children["compiled server"])
             self.notes.append(f"{name} has random weights")
         if "llama.cpp" in self._children:
             self._runs["llama.cpp"] = run(self._children["llama.cpp"])
@@ -266,10 +301,48 @@ class Peers:
     def _same_calls(self, said: Sequence[str], ours: Sequence[str]) -> None:
         """Note once where the server's calls are not ours: there a history is text, here it is ids, and a
         text that can be written in several ways is read back in one."""
-        equal = sum(a == b for a, b in zip(said, ours, strict=True))
-        note = "kogagent serve did not write every call as ours did: over HTTP a history is text, not ids"
-        if equal < len(ours) and note not in self.notes:
-            self.notes.append(note)
+        if tuple(said) != tuple(ours):
+            self._note(
+                "kogagent serve did not write every call as ours did: over HTTP a history is text, not ids"
+            )
+
+    def _add_text_servers(self) -> None:
+        """Servers of others: llama.cpp's own, and those that run already."""
+        import openai
+
+        urls = dict(self._wanted.servers)
+        if "llama.cpp server" in self._children:
+            port = self._children["llama.cpp server"].ask("port")
+            urls["llama.cpp's server"] = f"http://127.0.0.1:{port}/v1"
+        for other in ("vllm", "sglang"):
+            if not any(other in name.lower() for name in urls):
+                there = importlib.util.find_spec(other) is not None
+                why = "installed, but no server of it was named" if there else "not installed"
+                self.left_out.append(f"{other}: {why} (--server {other}=http://127.0.0.1:PORT/v1)")
+        tokens, end = self._engine.tokenizer.vocabulary.tokens, "replace"
+
+        def run(name: str) -> Run:
+            async def work(p: Played) -> float:
+                texts = [b"".join(tokens[i] for i in step.prompt).decode("utf-8", end) for step in p.steps]
+                lengths = [len(step.output) for step in p.steps]
+                async with openai.AsyncOpenAI(base_url=urls[name], api_key="unused", max_retries=0) as to:
+                    model = (await to.models.list()).data[0].id
+                    start = perf_counter()
+                    read = await servers.text_loop(to, model, list(zip(texts, lengths, strict=True)))
+                    seconds = perf_counter() - start
+                told = sum(len(step.prompt) for step in p.steps)
+                if read != told:
+                    self._note(f"{name} reads the prompts' text as {read / told:.2f} times our tokens")
+                return len(p.steps) / seconds
+
+            return lambda runner, p: runner.run(work(p))
+
+        for name in urls:
+            self._runs[name] = run(name)
+
+    def _note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
 
     # ── other loops ──
 
@@ -279,14 +352,21 @@ class Peers:
 
         from kogagent.serve import client
 
-        def run(to: Callable[[], openai.AsyncOpenAI], name: str) -> Callable[[asyncio.Runner, Played], float]:
-            return lambda runner, p: len(p.calls) / runner.run(_sdk_loop(to(), name, p))
+        def run(to: Callable[[], openai.AsyncOpenAI], name: str) -> Run:
+            return lambda runner, p: len(p.calls) / runner.run(pydantic_ai_loop(to(), name, p))
 
         self._runs["pydantic-ai in process"] = run(lambda: client(self._engine), self._engine.spec.name)
         url = self._urls.get("kogagent")
         if url is not None:
             self._runs["pydantic-ai on kogagent serve"] = run(
                 lambda: openai.AsyncOpenAI(base_url=url, api_key="unused", max_retries=0), "peer"
+            )
+
+    def _add_smolagents(self) -> None:
+        child, url = self._children.get("smolagents"), self._urls.get("kogagent")
+        if child is not None and url is not None:
+            self._runs["smolagents on kogagent serve"] = lambda _, p: (
+                len(p.calls) / smolagents_loop(child, url, p, _RUN_S)
             )
 
     def check(self, runner: asyncio.Runner, prompt: Sequence[int]) -> None:
@@ -310,33 +390,3 @@ class Peers:
 
 def _plain(steps: Sequence[Step]) -> list[tuple[Sequence[int], Sequence[int]]]:
     return [(step.prompt, step.output) for step in steps]
-
-
-async def _sdk_loop(client: Any, name: str, played: Played) -> float:
-    """Seconds of the same turns under pydantic-ai: it ends when its limit of requests is reached."""
-    import pydantic_ai
-    from pydantic_ai.exceptions import UsageLimitExceeded
-    from pydantic_ai.models.openai import OpenAIChatModel
-    from pydantic_ai.providers.openai import OpenAIProvider
-    from pydantic_ai.usage import UsageLimits
-
-    tools = [
-        pydantic_ai.Tool.from_schema(t.function, t.name, t.spec.description, dict(t.spec.parameters))
-        for t in played.tools
-    ]
-    settings: Any = {
-        "temperature": 0.0,
-        "max_tokens": 256,
-        "parallel_tool_calls": False,
-        # Its own tool_choice refuses to force a call in every turn: an agent of it must be able to end.
-        "extra_body": {"tool_choice": {"type": "function", "function": {"name": "look"}}},
-    }
-    async with client:
-        model = OpenAIChatModel(name, provider=OpenAIProvider(openai_client=client))
-        agent = pydantic_ai.Agent(model, instructions=INSTRUCTIONS, tools=tools, model_settings=settings)
-        start = perf_counter()
-        try:
-            await agent.run(played.prompt, usage_limits=UsageLimits(request_limit=len(played.calls)))
-        except UsageLimitExceeded:
-            return perf_counter() - start
-    raise ValueError("pydantic-ai ended its run before its limit: not the same run")

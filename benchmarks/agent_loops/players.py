@@ -1,10 +1,9 @@
 """Programs that play a tape of token ids: transformers, torch, llama.cpp. Knows nothing of ours but the tape.
 
-    python -m benchmarks.agent_loops.players llama MODEL.gguf THREADS
-    python -m benchmarks.agent_loops.players compiled MODEL cpu|cuda
+    python -m benchmarks.agent_loops.players MODEL.gguf THREADS
 
-play tapes in a process of their own, llama-cpp-python in a Python of its own: a line of JSON [[prompt,
-output], …] is answered with the seconds it took. A player keeps its cache from step to step and from tape to
+plays tapes with llama.cpp, in a Python that has llama-cpp-python: a line of JSON [[prompt, output], …] is
+answered with the seconds it took. A player keeps its cache from step to step and from tape to
 tape, and computes only what differs from it: the best that each of them can do.
 """
 
@@ -194,14 +193,8 @@ def _same(one: Sequence[int], other: Sequence[int]) -> int:
 def main() -> None:
     from benchmarks.child import answer_lines
 
-    kind, model, last = sys.argv[1:]
-    player: Player
-    if kind == "llama":
-        player = Llama(model, int(last))
-    else:
-        from benchmarks.agent_loops.models import spec_of
-
-        player = Compiled(spec_of(model), last)
+    path, threads = sys.argv[1:]
+    player = Llama(path, int(threads))
     answer_lines(lambda line: repr(play(player, json.loads(line))))
 
 

@@ -3,23 +3,23 @@
     python -m benchmarks.agent_loops.servers KIND MODEL DEVICE
 
 `kogagent` is `kogagent serve`; `transformers` and `compiled` are the least that an OpenAI-style server over a
-player can be: completions of token ids, whole answers, a cache of its own. "port" is answered with its port.
+player can be: completions of token ids, whole answers, a cache of its own. "port" is answered with its port;
+a line of JSON [[prompt, output], …] those two play themselves, without a socket, and answer with seconds.
+Servers of others (llama_server.py, or one that runs already) are given text, which all of them take.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import socket
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.agent_loops.loopback import answer_port
 from benchmarks.agent_loops.models import open_engine, spec_of
-from benchmarks.agent_loops.players import Compiled, Player, Transformers
+from benchmarks.agent_loops.players import Compiled, Player, Transformers, play
 from benchmarks.agent_loops.tape import Step
-from benchmarks.child import answer_lines
 from kogagent import Tool
 
 if TYPE_CHECKING:
@@ -94,23 +94,38 @@ async def ids_loop(client: openai.AsyncOpenAI, steps: Sequence[Step]) -> None:
         )
 
 
+async def text_loop(client: openai.AsyncOpenAI, model: str, prompts: Sequence[tuple[str, int]]) -> int:
+    """A completion of just so many tokens for each text, greedy and free. What it writes is thrown away: the
+    next prompt holds the tape's words in its place. Returns the tokens of all prompts as the server counts
+    them. Raises ValueError where it wrote another number of tokens."""
+    read = 0
+    for prompt, tokens in prompts:
+        done = await client.completions.create(
+            model=model,
+            prompt=prompt,
+            max_tokens=tokens,
+            temperature=0.0,
+            extra_body={"min_tokens": tokens},  # llama-cpp-python's, vLLM's and SGLang's name for it
+        )
+        if done.usage is None or done.usage.completion_tokens != tokens:
+            raise ValueError(
+                f"asked for {tokens} tokens, it wrote {done.usage and done.usage.completion_tokens}"
+            )
+        read += done.usage.prompt_tokens
+    return read
+
+
 # ── the servers ──────────────────────────────────────────────────────────────────────────────
 
 
-def _kogagent(model: str, device: str) -> Any:
-    from kogagent.serve import app
-
-    return app(open_engine(model, device), name="peer")
-
-
-def _transformers(model: str, device: str) -> Any:
+def _transformers(model: str, device: str) -> Player:
     from benchmarks.agent_loops.twins import twin_of
 
-    return _playing(Transformers(twin_of(model, device)[0]))
+    return Transformers(twin_of(model, device)[0])
 
 
-def _compiled(model: str, device: str) -> Any:
-    return _playing(Compiled(spec_of(model), device))
+def _compiled(model: str, device: str) -> Player:
+    return Compiled(spec_of(model), device)
 
 
 def _playing(player: Player) -> Any:
@@ -135,20 +150,15 @@ def _playing(player: Player) -> Any:
 
 
 def main() -> None:
-    import uvicorn
-
     kind, model, device = sys.argv[1:]
-    make: dict[str, Callable[[str, str], Any]] = {
-        "kogagent": _kogagent,
-        "transformers": _transformers,
-        "compiled": _compiled,
-    }
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        server = uvicorn.Server(
-            uvicorn.Config(make[kind](model, device), log_level="warning", lifespan="off")
-        )
-        threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True).start()
-        answer_lines(lambda _: str(listener.getsockname()[1]))
+    if kind == "kogagent":
+        from kogagent.serve import app
+
+        answer_port(app(open_engine(model, device), name="peer"))
+        return
+    make: dict[str, Callable[[str, str], Player]] = {"transformers": _transformers, "compiled": _compiled}
+    player = make[kind](model, device)
+    answer_port(_playing(player), lambda line: repr(play(player, json.loads(line))))
 
 
 if __name__ == "__main__":

@@ -9,10 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import httpx2
+import openai
 import pytest
 
 from benchmarks.agent_loops import __main__ as program
+from benchmarks.agent_loops import parts, servers
 from benchmarks.agent_loops.compare import compare, newest_of
+from benchmarks.agent_loops.growth import growth
 from benchmarks.agent_loops.loops import (
     QUESTIONS,
     SWITCHES,
@@ -25,13 +29,13 @@ from benchmarks.agent_loops.loops import (
 )
 from benchmarks.agent_loops.measure import PHASES, measure, timed
 from benchmarks.agent_loops.models import label, open_engine, spec_of
-from benchmarks.agent_loops.peers import Peers, Played
+from benchmarks.agent_loops.peers import Peers, Played, Wanted
 from benchmarks.agent_loops.players import play
 from benchmarks.agent_loops.prefixes import Prefixes, resident
 from benchmarks.agent_loops.report import write_report
 from benchmarks.agent_loops.tape import Step, Tape
 from benchmarks.agent_loops.twins import gguf_of
-from benchmarks.common import Figure, append
+from benchmarks.common import Figure, Record, append, make_record
 from benchmarks.shapes import SHAPES
 from kogagent import Agent, Engine, Limits, Message, ToolMessage, tool
 from kogagent.engine.weights import load_checkpoint
@@ -97,7 +101,7 @@ async def _results(task: Task) -> list[str]:
 
 
 def test_the_demo_loop_has_a_question_for_the_warm_up_and_each_repeat() -> None:
-    assert len(set(QUESTIONS)) == 1 + program.REPEATS
+    assert len(set(QUESTIONS)) == 1 + parts.REPEATS
 
 
 def test_the_short_set_is_part_of_the_full_one() -> None:
@@ -141,21 +145,23 @@ def test_peers_play_what_ours_wrote_in_the_same_rounds(
 ) -> None:
     """Other programs, the servers over sockets and another SDK's loop: all in one record."""
     monkeypatch.setattr("benchmarks.agent_loops.peers._CHECKED", 4)
-    one_round = lambda runs, repeats: {name: Figure((run(),)) for name, run in runs.items()}  # noqa: E731
-    monkeypatch.setattr(program, "interleave", one_round)
+    one_round = lambda runs, repeats, warm_up: {name: Figure((run(),)) for name, run in runs.items()}  # noqa: E731
+    monkeypatch.setattr(parts, "interleave", one_round)
     with (
         Engine.load(model, device="cpu") as engine,
-        Peers(engine, str(model), device="cpu", llama_python=None, compiled=False) as peers,
+        Peers(engine, str(model), Wanted(compiled=False), device="cpu") as peers,
         asyncio.Runner() as runner,
     ):
-        found = program.beside(runner, engine, calls_loop(2, 1), "tiny", peers, 5)
-    assert any("llama.cpp" in reason and "--llama" in reason for reason in peers.left_out)
+        found = parts.beside(runner, engine, calls_loop(2, 1), "tiny", peers, 5)
+    for missing in ("llama.cpp", "smolagents", "vllm", "sglang", "torch.compile"):
+        assert any(reason.startswith(missing) for reason in peers.left_out), peers.left_out
     # How many, rounding decides: two tokens of random weights may be as good as each other.
     assert any("of 4 free greedy tokens equal to transformers'" in note for note in peers.notes)
     of = {(record.case, record.metric): record for record in found}
     ours = of["calls/2 turns/1 tools/tiny", "turns_s"]
     assert set(ours.peers) == {
         "ours without grammar",
+        "ours on the torch backend",
         "transformers",
         "kogagent serve",
         "transformers over HTTP",
@@ -163,6 +169,7 @@ def test_peers_play_what_ours_wrote_in_the_same_rounds(
         "pydantic-ai on kogagent serve",
     }
     assert all(value > 0 for value in ours.peers.values()) and "free greedy tokens" in ours.note
+    assert "left out: llama.cpp: no Python here has it" in ours.note
     assert of["calls/2 turns/1 tools/tiny/no reuse", "turns_s"].peers == {}
     assert of["calls/2 turns/1 tools/tiny/no reuse", "reused_tokens"].value == 0
 
@@ -192,7 +199,7 @@ def test_a_slow_peer_plays_the_first_turns_and_a_broken_one_costs_nobody_a_figur
 
     played = Played("go", [], [Step((1,), (2,))] * 20, ["{}"] * 20)
     with Engine.load(model, device="cpu") as engine, asyncio.Runner() as runner:
-        peers = Peers(engine, str(model), device="cpu", llama_python=None, seconds=2.0)
+        peers = Peers(engine, str(model), Wanted(seconds=2.0), device="cpu")
         peers._runs |= {"slow": slow, "broken": broken}
         runs = peers.runs(runner, lambda: played)
         assert [runs["slow"](), runs["slow"]()] == [2.5, 2.5] and asked == [3, 5, 5]
@@ -252,6 +259,91 @@ def test_a_model_llama_cpp_cannot_read_is_stood_in_for_by_one_of_its_size(
     assert stand_in.spec.n_layers == original.spec.n_layers and stand_in.spec.context == original.spec.context
 
 
+async def test_a_server_of_others_is_given_text_and_must_write_as_much_as_was_asked_for() -> None:
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import JSONResponse
+    from starlette.routing import Route
+
+    asked: list[tuple[str, int, int]] = []
+
+    async def complete(request: Request) -> JSONResponse:
+        body = await request.json()
+        asked.append((body["prompt"], body["max_tokens"], body["min_tokens"]))
+        choice = {"index": 0, "text": "x", "logprobs": None, "finish_reason": "length"}
+        usage = {"prompt_tokens": 5, "completion_tokens": 7, "total_tokens": 12}
+        head = {"id": "1", "object": "text_completion", "created": 0, "model": "peer"}
+        return JSONResponse({**head, "choices": [choice], "usage": usage})
+
+    app = Starlette(routes=[Route("/v1/completions", complete, methods=["POST"])])
+    transport = httpx2.ASGITransport(app=app)
+    async with (
+        httpx2.AsyncClient(transport=transport) as http,
+        openai.AsyncOpenAI(base_url="http://peer/v1", api_key="unused", http_client=http) as to,
+    ):
+        assert await servers.text_loop(to, "peer", [("one", 7), ("one two", 7)]) == 10
+        assert asked == [("one", 7, 7), ("one two", 7, 7)]
+        with pytest.raises(ValueError, match="asked for 8 tokens, it wrote 7"):
+            await servers.text_loop(to, "peer", [("one", 8)])
+
+
+def test_the_last_turn_beside_the_second_with_and_without_windows(model: Path) -> None:
+    # Both of the same plain model: what differs then is nothing but the clock.
+    with Engine.load(model, device="cpu") as engine, asyncio.Runner() as runner:
+        found = {(r.case, r.metric): r for r in growth(runner, engine, engine, "tiny", 5, turns=6)}
+    names = (
+        "turn/2 of 6/tiny",
+        "turn/6 of 6/tiny",
+        "turn/2 of 6/tiny, windowed",
+        "turn/6 of 6/tiny, windowed",
+    )
+    for name in names:
+        turn, own, device = (found[name, metric] for metric in ("turn_ms", "own_ms", "pass_ms"))
+        assert turn.min > 0 and own.min > 0 and device.min > 0 and turn.repeats == 5
+        assert own.value < turn.value
+    assert found[names[0], "context"].value < found[names[1], "context"].value
+    assert {name for name, metric in found if metric == "attention_share"} == set(names[:2])
+
+
+def test_what_no_model_holds_is_played_by_a_longer_one_and_what_is_done_is_left_out(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short = write_tiny_model(tmp_path / "short", spec=replace(TINY_CHAT, context=1000))
+    monkeypatch.setattr(parts, "led_loops", lambda full: [calls_loop(2, 1), calls_loop(20, 1)])
+    asked: list[str] = []
+
+    async def measured(loop: Loop, repeats: int) -> list[Record]:
+        asked.append(loop.name)
+        await timed(loop.tasks())
+        return [make_record("agent_loops", loop.name, loop.backend, "turns_s", Figure((1.0,)), note="n")]
+
+    monkeypatch.setattr(parts, "measure", measured)
+    out = tmp_path / "out.jsonl"
+    command = ["--only", "model", "--model", str(short), "--long", str(model), "--device", "cpu"]
+    command += ["--out", str(out), "--resume"]
+    short_name, long_name = label(str(short)), label(str(model))
+    assert program.main(command) == 0
+    wanted = [
+        f"calls/2 turns/1 tools/{short_name}",
+        f"calls/20 turns/1 tools/{short_name}",
+        f"calls/20 turns/1 tools/{long_name}",
+    ]
+    assert asked == wanted
+    lines = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [line["case"] for line in lines] == [wanted[0], wanted[2]]
+    assert lines[1]["note"] == f"n; more than {short_name} holds"
+    asked.clear()
+    assert program.main(command) == 0
+    assert asked == wanted[1:2] and len(out.read_text().splitlines()) == 2, (
+        "only what did not fit is tried again"
+    )
+    monkeypatch.setattr(program, "commit", lambda: "another")
+    assert program.main(command) == 0
+    assert len(out.read_text().splitlines()) == 4, (
+        "another commit's lines are no reason to leave anything out"
+    )
+
+
 def test_two_results_are_compared_case_by_case(tmp_path: Path) -> None:
     def write(name: str, *lines: dict[str, Any]) -> Path:
         path = tmp_path / name
@@ -282,7 +374,7 @@ def test_the_command_writes_its_lines_where_it_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     few = [loop for loop in scripted_loops(full=False) if loop.name == "scripted/20 turns/1 tools"]
-    monkeypatch.setattr(program, "scripted_loops", lambda full: few)
+    monkeypatch.setattr(parts, "scripted_loops", lambda full: few)
     monkeypatch.setattr(program, "APART", math.inf)  # on a busy machine the clock and the phases drift apart
     out = tmp_path / "lines.jsonl"
     assert program.main(["--only", "scripted", "--out", str(out)]) == 0
