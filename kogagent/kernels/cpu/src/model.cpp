@@ -156,7 +156,8 @@ void Model::make_room(uint32_t rows, const Job& job) {
   const size_t room = product_room(s.weights, std::max({s.dim, q_width, ffn}), rows) + 64;
   for (Scratch& own : scratch) {
     grow(own.normed, size_t(kNormedRows) * s.dim);
-    grow(own.gates, rows > kFewRows ? size_t(rows) * kPairsAtOnce * 2 * kBlock : size_t(rows) * 2 * round_up(ffn, kBlock));
+    const size_t gates = rows > kFewRows ? size_t(kPairsAtOnce) * kBlock : round_up(ffn, kBlock);
+    grow(own.gates, size_t(rows) * 2 * gates);
     grow(own.scores, size_t(kQueries) * stride);
     grow(own.head, size_t(head.lanes) * ends * s.dim + 2 * s.dim);
     grow(own.turns, size_t(rows) * s.head_dim);
@@ -280,13 +281,14 @@ void Model::project(const Job& job, uint32_t w, const Floats& weight, uint32_t s
   });
 }
 
-void Model::gate_up(const Job& job, Scratch& own, const Packed& m, const Run& run, const uint8_t* weights, const float* x,
-                    bool again) {
+void Model::gate_up(const Job& job, Scratch& own, const Packed& m, const Run& run, const uint8_t* weights,
+                    const float* x, bool again) {
   float* gates = own.gates.data();
   const uint32_t step = job.rows > kFewRows ? kPairsAtOnce : run.blocks;
   for (uint32_t from = 0; from < run.blocks; from += step) {
     const uint32_t pairs = std::min(step, run.blocks - from), width = pairs * 2 * kBlock;
-    multiply({weights + from * m.unit(), m.type, s.dim, 2 * pairs, x, s.dim, job.rows, gates, width, width, nullptr, again},
+    multiply({weights + from * m.unit(), m.type, s.dim, 2 * pairs, x, s.dim, job.rows, gates, width, width, nullptr,
+              again},
              own);
     for (uint32_t r = 0; r < job.rows; r++)
       for (uint32_t b = 0; b < pairs; b++) {

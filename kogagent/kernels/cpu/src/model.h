@@ -17,7 +17,7 @@ namespace kog {
 
 using Floats = std::vector<float>;
 
-constexpr size_t kTogether = 80 << 10;  // bytes of weights, about, that the last to be dealt out are read in: 8 microseconds
+constexpr size_t kTogether = 80 << 10;  // about so many bytes of weights the last units to be dealt out are: 8 us
 
 struct Landed {  // one landing of a step: the output of module `source` lies in `slot`
   uint32_t source, slot;
@@ -86,7 +86,8 @@ class Model {
   void embed(const Job& job, uint32_t t);
   void norm_rows(const Job& job, uint32_t t, const Floats& weight);
   void project(const Job& job, uint32_t w, const Floats& weight, uint32_t step);
-  void gate_up(const Job& job, Scratch& own, const Packed& m, const Run& run, const uint8_t* at, const float* x, bool again);
+  void gate_up(const Job& job, Scratch& own, const Packed& m, const Run& run, const uint8_t* weights, const float* x,
+               bool again);
   void append(const Job& job, uint32_t t, uint32_t n);
   void append_heads(const Job& job, Scratch& own, uint32_t n, const Run& run);
   void append_head(const Job& job, Scratch& own, uint32_t n, uint32_t lane, uint32_t which, uint32_t m);
@@ -101,9 +102,10 @@ class Model {
   void turn(const Scratch& own, const Layer& layer, float* x, uint32_t lane, uint32_t head, uint32_t m) const;
   void write(uint8_t* cache, size_t at, size_t stride, const float* x) const;
   void multiply(Product p, Scratch& own);
-  // Calls work(run, weights) until all of a matrix was among what it was called for, by any thread.
+  // Calls work(run, weights) for w's own parts of a matrix; of a few rows, where `dealt`, until all of it was among what
+  // any thread called it for. of_pass: the phase, from the pass's first on.
   template <class F>
-  void share_out(const Packed& m, uint32_t phase, uint32_t rows, bool dealt, uint32_t w, const F& work);
+  void share_out(const Packed& m, uint32_t of_pass, uint32_t rows, bool dealt, uint32_t w, const F& work);
   void barrier(uint32_t w);
   // Between phases that need what other threads did, unless every thread stays in its own lanes.
   void meet(uint32_t w) {
@@ -143,10 +145,11 @@ void Model::share_out(const Packed& m, uint32_t of_pass, uint32_t rows, bool dea
   const auto some = [&](uint32_t t, Deal::Some part) {
     uint32_t at = 0;  // of t's units
     for (const Run& run : m.runs[t]) {
-      const uint32_t units = m.units(run), from = std::max(part.first, at), to = std::min(part.first + part.count, at + units);
+      const uint32_t units = m.units(run), end = part.first + part.count;
+      const uint32_t from = std::max(part.first, at), to = std::min(end, at + units);
       if (from < to) {
-        const uint32_t first = (from - at) * m.grain, end = std::min((to - at) * m.grain, run.blocks);
-        const Run piece{run.lane, run.block + first, end - first, run.at + first * m.unit()};
+        const uint32_t first = (from - at) * m.grain, last = std::min((to - at) * m.grain, run.blocks);
+        const Run piece{run.lane, run.block + first, last - first, run.at + first * m.unit()};
         work(piece, arenas[t]->data() + piece.at);
       }
       at += units;

@@ -141,6 +141,7 @@ class Team {
   static constexpr uint32_t kSpins = 4000;       // some 50 to 100 microseconds
   static constexpr uint32_t kIdleSpins = 16000;  // between two calls: a token's handing over fits
   static constexpr double kTooLong = 0.4;        // of a run's time, parked
+  static constexpr double kRemembered = 0.1;     // seconds that `recent_` goes back, about
   static constexpr double kFirstPause = 0.05, kLongestPause = 1.0;  // seconds until all are tried again
 
   static constexpr uint32_t kLeaving = 0xffffffff;
@@ -183,7 +184,8 @@ class Team {
       return;
     }
     if (trial) recent_ = 0.0;
-    recent_ += 0.3 * (share - recent_);  // one run that the system held up is no reason
+    // A core that is away for 10 ms, as those of virtual machines are now and then, is no reason.
+    recent_ += std::min(0.3, seconds / kRemembered) * (share - recent_);
     if (recent_ > kTooLong) {
       active_ = std::max(1u, active_ / 2);
       recent_ = 0.0;
