@@ -26,7 +26,7 @@ from benchmarks.agent_loops.loops import (
 )
 from benchmarks.agent_loops.measure import Timed, measure, records, timed
 from benchmarks.agent_loops.models import LONG, WINDOWED, label, open_engine
-from benchmarks.agent_loops.peers import Peers, Played, Wanted
+from benchmarks.agent_loops.peers import PROBED, Peers, Played, Wanted
 from benchmarks.agent_loops.prefixes import PREFIX, Prefixes, resident
 from benchmarks.agent_loops.tape import Tape
 from benchmarks.common import Record, interleave
@@ -42,23 +42,25 @@ PARTS = ("scripted", "peers", "model", "prefixes", "growth", "demo")
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """case: of a record that is there once the part is done. loop: what was to be played, for another model
-    to play it where this one's context does not hold it."""
+    """case, backend: of a record that is there once the part is done. loop: what was to be played, for
+    another model to play it where this one's context does not hold it."""
 
     name: str
     case: str
+    backend: str
     records: Callable[[], list[Record]]
     peers: bool = False  # whether that record has peers
     loop: Led | None = None
 
     def done(self, record: Mapping[str, Any]) -> bool:
         """Whether a line of the results shows that this part was done."""
-        return record["case"] == self.case and (not self.peers or bool(record["peers"]))
+        same = (record["case"], record["backend"]) == (self.case, self.backend)
+        return same and (not self.peers or bool(record["peers"]))
 
 
 def scripted_parts(runner: asyncio.Runner, options: argparse.Namespace) -> Iterator[Part]:
     for loop in scripted_loops(full=options.full):
-        yield Part(loop.name, loop.name, partial(_measured, runner, loop, options.repeats))
+        yield Part(loop.name, loop.name, loop.backend, partial(_measured, runner, loop, options.repeats))
 
 
 def model_parts(
@@ -78,11 +80,13 @@ def model_parts(
         yield Part(
             f"forks/{name}",
             f"fork/{length} tokens/{name}",
+            engine.backend_name,
             lambda: Prefixes(runner, engine, name).forks(repeats),
         )
         yield Part(
             f"resident/{name}",
             f"resident/3 of 6 conversations/{name}",
+            engine.backend_name,
             lambda: resident(runner, engine, model, name, options.device, repeats),
         )
 
@@ -91,7 +95,7 @@ def led_part(
     runner: asyncio.Runner, engine: Engine, one: Led, model: str, repeats: int, note: str = ""
 ) -> Part:
     loop = led(engine, one, label(model))
-    return Part(loop.name, loop.name, partial(_measured, runner, loop, repeats, note), loop=one)
+    return Part(loop.name, loop.name, loop.backend, partial(_measured, runner, loop, repeats, note), loop=one)
 
 
 def long_parts(
@@ -109,12 +113,12 @@ def long_parts(
                 return growth(runner, engine, twin, name, options.repeats)
 
         if model == LONG:
-            yield Part(f"growth/{name}", f"turn/100 of 100/{name}", records_)
+            yield Part(f"growth/{name}", f"turn/100 of 100/{name}", engine.backend_name, records_)
 
 
 def demo_part(runner: asyncio.Runner, engine: Engine) -> Part:
     loop = demo_loop(engine, DEFAULT_MODEL)
-    return Part(loop.name, loop.name, partial(_measured, runner, loop, REPEATS))
+    return Part(loop.name, loop.name, loop.backend, partial(_measured, runner, loop, REPEATS))
 
 
 def peers_part(
@@ -141,7 +145,7 @@ def peers_part(
             left_out.extend(f"{name}: {reason}" for reason in peers.left_out)
         return found
 
-    return Part(f"peers/{name}", f"{COMPARED.name}/{name}", compared, peers=True)
+    return Part(f"peers/{name}", f"{COMPARED.name}/{name}", engine.backend_name, compared, peers=True)
 
 
 def beside(
@@ -154,11 +158,15 @@ def beside(
     *,
     switches: bool = True,
 ) -> list[Record]:
-    """A loop of calls, its switches and its peers in the same rounds."""
+    """A loop of calls, its switches and its peers in the same rounds. A switch that makes it slow plays the
+    first turns, as a slow peer does."""
     tape = Tape(engine)
     loops = {one.name: Loop(f"{one.name}/{model}", engine.backend_name, lambda: one.task(tape))}
-    if switches:
-        loops |= {switch: led(engine, one, model, switch, **options) for switch, options in SWITCHES.items()}
+    for switch, options in SWITCHES.items() if switches else ():
+        warm = led(engine, one, model, switch, **options).warm_up
+        assert warm is not None
+        turns = max(PROBED, int(runner.run(timed(warm())).turns_per_second * 2 * peers.seconds))
+        loops[switch] = led(engine, replace(one, steps=one.steps[:turns]), model, switch, **options)
     runs: dict[str, list[Timed]] = {name: [] for name in loops}
     newest: list[Played] = []
 
@@ -174,9 +182,7 @@ def beside(
         return once
 
     ours = {name: run(name, loop) for name, loop in loops.items()}
-    ours[one.name]()  # warms up, and is what peers play first; they and the switches begin with a few turns
-    for name in loops.keys() - {one.name}:
-        runner.run(timed((loops[name].warm_up or loops[name].tasks)()))
+    ours[one.name]()  # warms up, and is what peers play first; they begin with a few turns, as switches did
     peers.check(runner, newest[0].steps[0].prompt)
     figures = interleave(ours | peers.runs(runner, lambda: newest[0]), repeats, warm_up=0)
     out: list[Record] = []

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     import openai
 
 _CHECKED = 12  # greedy tokens in which a peer of the same weights is compared before anything is timed
-_PROBED = 3  # turns that show how long a peer takes
+PROBED = 3  # turns that show how long a peer takes
 _START_S = 240.0  # for a process to be ready: one that compiles on a CPU takes minutes
 _RUN_S = 120.0
 
@@ -117,6 +117,11 @@ class Peers:
     ) -> None:
         self._stack.close()
 
+    @property
+    def seconds(self) -> float:
+        """What one run should take at most."""
+        return self._wanted.seconds
+
     def runs(self, runner: asyncio.Runner, played: Callable[[], Played]) -> dict[str, Callable[[], float]]:
         """Every peer as a run after the newest of ours. Not a number: it broke, see `left_out`."""
 
@@ -132,11 +137,11 @@ class Peers:
             return math.nan
         try:
             if name not in self._turns:
-                rate = run(runner, played.first(_PROBED))
+                rate = run(runner, played.first(PROBED))
                 turns = self._turns[name] = max(
-                    _PROBED, min(len(played.steps), int(rate * self._wanted.seconds))
+                    PROBED, min(len(played.steps), int(rate * self._wanted.seconds))
                 )
-                if len(played.steps) <= _PROBED:
+                if len(played.steps) <= PROBED:
                     return rate
                 if turns < len(played.steps):
                     self.notes.append(f"{name} played the first {turns} turns of a run")
