@@ -159,12 +159,12 @@ class Peers:
 
     def _start_children(self, stack: ExitStack) -> None:
         """All processes at once: one that compiles takes a minute to get ready."""
-        ours = [sys.executable, "-m", "benchmarks.agent_loops.players", "compiled", self._model, self._device]
-        commands = {"torch.compile": ours}
-        for kind in servers.KINDS:
-            commands[f"{kind} server"] = servers.command(kind, self._model, self._asked, self._device)
+        commands = {
+            f"{kind} server": servers.command(kind, self._model, self._asked, self._device)
+            for kind in servers.KINDS
+        }
         if not self._wanted.compiled:
-            commands = {name: command for name, command in commands.items() if "compile" not in name}
+            del commands["compiled server"]
             self.left_out.append(
                 "torch.compile: not in the short set on a CPU, where it compiles for minutes"
             )
