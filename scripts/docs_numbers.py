@@ -14,7 +14,8 @@ A whole table stands between two others, which hold a blank line and the table:
 
 bench, start of the cases ("@BACKEND" behind it as above), metric, Python format: a row for each case, a
 column for the value and each peer; with several metrics, comma between them, a column for each instead. The
-format "auto" gives three digits or whole numbers. Where nothing was recorded yet the table says so.
+format "auto" gives three digits or whole numbers. Where nothing was recorded yet the table says so. A metric
+with "+peers" behind it is one measured beside peers: a newer record without any does not count.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ FIGURE = re.compile(r"<!--fig (\S+) (\S+) (\S+) (\S+) (\S+?)-->(.*?)<!--/fig-->"
 
 TABLE = re.compile(r"<!--table (\S+) (\S+) (\S+) (\S+?)-->\n.*?<!--/table-->", re.DOTALL)
 RESULTS = ROOT / "benchmarks" / "results"
+_BESIDE = "+peers"
 
 
 def newest(bench: str, case: str, metric: str, results: Path = RESULTS) -> dict[str, Any]:
@@ -40,7 +42,7 @@ def newest(bench: str, case: str, metric: str, results: Path = RESULTS) -> dict[
     if path.exists():
         for line in path.read_text(encoding="utf-8").splitlines():
             record = json.loads(line)
-            same = record["case"].replace(" ", "_") == name and record["metric"] == metric
+            same = record["case"].replace(" ", "_") == name and _is(record, metric)
             if same and (not backend or record["backend"] == backend):
                 found = record
     if found is None:
@@ -50,13 +52,14 @@ def newest(bench: str, case: str, metric: str, results: Path = RESULTS) -> dict[
 
 def table(bench: str, start: str, metrics: str, form: str, results: Path = RESULTS) -> str:
     """The newest records of the cases with this start as Markdown, a row for each case and backend."""
-    wanted = metrics.split(",")
+    asked = metrics.split(",")
+    wanted = [metric.removesuffix(_BESIDE) for metric in asked]
     start, _, backend = start.partition("@")
     path = results / f"{bench}.jsonl"
     found: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
         record = json.loads(line)
-        same = record["case"].replace(" ", "_").startswith(start) and record["metric"] in wanted
+        same = record["case"].replace(" ", "_").startswith(start) and any(_is(record, one) for one in asked)
         if same and backend in ("", record["backend"]):
             found.setdefault((record["case"], record["backend"]), {})[record["metric"]] = record
     if not found:
@@ -68,13 +71,18 @@ def table(bench: str, start: str, metrics: str, form: str, results: Path = RESUL
     for (case, computed), of in found.items():
         values = {metric: record["value"] for metric, record in of.items()}
         if len(wanted) == 1:
-            values = {"ours": values[metrics], **of[metrics]["peers"]}
+            values = {"ours": values[wanted[0]], **of[wanted[0]]["peers"]}
         name = case[len(start) :] + (f" [{computed}]" if computed != "none" else "")
         rows.append([name, *(_shown(values[c], form) if c in values else "" for c in columns)])
     last = max(records, key=lambda record: str(record["date"]))
     notes = list(dict.fromkeys(record["note"] for record in records if record["note"]))
     stamp = f"{last['card']}, commit {last['commit']}, {last['date']}. {'. '.join(notes)}".strip()
     return "\n".join("| " + " | ".join(row) + " |" for row in rows) + f"\n\n{stamp}"
+
+
+def _is(record: dict[str, Any], metric: str) -> bool:
+    name = metric.removesuffix(_BESIDE)
+    return record["metric"] == name and (name == metric or bool(record["peers"]))
 
 
 def _shown(value: float, form: str) -> str:

@@ -104,6 +104,10 @@ def test_a_table_has_a_row_for_each_case_and_what_is_not_recorded_is_said(tmp_pa
     assert rows[-1] == "a machine, commit c, d. a note"
     assert numbers.table("x", "p/", "us,ms", ".1f", tmp_path).splitlines()[3] == "| 2 | 5.0 | 7.0 |"
     assert numbers.table("x", "q/", "us", ".1f", tmp_path) == "Not recorded yet."
+    with (tmp_path / "x.jsonl").open("a") as file:
+        print(f'{{"case": "p/1", "metric": "us", "value": 99, "peers": {{}}, {common}}}', file=file)
+    assert numbers.newest("x", "p/1", "us", tmp_path)["value"] == 99
+    assert numbers.newest("x", "p/1", "us+peers", tmp_path)["peers"], "measured beside peers"
     page = "<!--table x q/ us .1f-->\nold\n<!--/table-->"
     assert (
         numbers.refreshed(numbers.refreshed(page))

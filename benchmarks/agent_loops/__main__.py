@@ -1,7 +1,7 @@
 """Agent loops on this machine: turns a second, where their time goes, what stands beside.
 
     python -m benchmarks.agent_loops                    two minutes, appended to results/agent_loops.jsonl
-    python -m benchmarks.agent_loops --full             all of it: half an hour on two cores
+    python -m benchmarks.agent_loops --full             all of it, peers included
     python -m benchmarks.agent_loops --full --resume --seconds 400    in pieces: once more until all is done
     python -m benchmarks.agent_loops --model laneformer-nano random:laneformer-2b --seconds 280
     python -m benchmarks.agent_loops compare OLD NEW    two results, case by case

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.agent_loops.compare import newest_of
+from benchmarks.agent_loops.compare import lines_of, newest_of
 from benchmarks.agent_loops.measure import PHASES
 from benchmarks.common import RESULTS as FOLDER
 from kogagent.errors import MissingExtraError
@@ -30,13 +30,25 @@ def by_case(path: Path) -> dict[str, dict[str, Any]]:
     return {case: metrics for case, metrics in found.items() if "turns_s" in metrics}
 
 
+def beside_peers(path: Path) -> dict[str, dict[str, Any]]:
+    """case [backend] -> the newest record of its turns a second that has peers."""
+    return {
+        f"{record['case']} [{record['backend']}]": record
+        for record in lines_of(path)
+        if record["metric"] == "turns_s" and record["peers"]
+    }
+
+
 def write_report(results: Path, folder: Path) -> list[Path]:
     """Write agent-loops-phases.png, agent-loops-peers.png and agent-loops.html; returns the paths."""
     cases = by_case(results)
     if not cases:
         raise ValueError(f"{results} holds no figures of agent_loops. Run: python -m benchmarks.agent_loops")
     folder.mkdir(parents=True, exist_ok=True)
-    charts = {"agent-loops-phases": phases_chart(cases), "agent-loops-peers": peers_chart(cases)}
+    charts = {
+        "agent-loops-phases": phases_chart(cases),
+        "agent-loops-peers": peers_chart(beside_peers(results)),
+    }
     out = []
     pictures = []
     for name, figure in charts.items():
@@ -49,7 +61,7 @@ def write_report(results: Path, folder: Path) -> list[Path]:
         figure.savefig(text, format="svg", bbox_inches="tight")
         pictures.append(text.getvalue()[text.getvalue().index("<svg") :])
     path = folder / "agent-loops.html"
-    path.write_text(page(cases, pictures), encoding="utf-8")
+    path.write_text(page(cases, beside_peers(results), pictures), encoding="utf-8")
     return [*out, path]
 
 
@@ -87,9 +99,8 @@ def _phase(of: Mapping[str, Any], phase: str) -> float:
     return max(float(of[f"{phase}_ms"]["value"]), 0.0) if f"{phase}_ms" in of else 0.0
 
 
-def peers_chart(cases: Cases) -> Any:
+def peers_chart(shown: Mapping[str, Mapping[str, Any]]) -> Any:
     """Turns a second of each loop that has peers, and of them, a panel a loop; None where no loop has any."""
-    shown = {name: of["turns_s"] for name, of in cases.items() if of["turns_s"]["peers"]}
     if not shown:
         return None
     figure, places = _axes([1 + len(record["peers"]) for record in shown.values()])
@@ -129,9 +140,9 @@ def _axes(bars: Sequence[int]) -> tuple[Any, list[Any]]:
     return figure, list(found[:, 0])
 
 
-def page(cases: Cases, pictures: Sequence[str]) -> str:
+def page(cases: Cases, compared: Mapping[str, Mapping[str, Any]], pictures: Sequence[str]) -> str:
     """The whole report as one page without a reference to anything outside it."""
-    peers = "".join(_peers_list(name, of["turns_s"]) for name, of in cases.items() if of["turns_s"]["peers"])
+    peers = "".join(_peers_list(name, record) for name, record in compared.items())
     tables = "".join(_table(title, of) for title, of in _panels(cases).items())
     return f"""<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>Agent loops</title>
