@@ -13,6 +13,8 @@ from dataclasses import asdict, dataclass
 
 from rich.console import Console
 
+from kogagent.errors import InputError
+
 _PACKAGES = {
     "torch": "the torch and reference backends, and reading checkpoints",
     "numpy": "arrays",
@@ -91,8 +93,17 @@ def examine() -> Examination:
             for name, reason in known_models().items()
         ),
         cache=_cache(),
-        backend=next((part.name for part in backends if part.reason is None), None),
+        backend=_auto(),
     )
+
+
+def _auto() -> str | None:
+    from kogagent.engine.backends import resolve
+
+    try:
+        return resolve("auto")
+    except InputError:
+        return None  # why not stands beside the backends
 
 
 def show(*, json: bool) -> int:
@@ -116,7 +127,7 @@ def show(*, json: bool) -> int:
             line = f"  {part.name:{name}}  {part.detail:{detail}}  {part.reason or ''}"
             console.print(line.rstrip(), style="green" if part.reason is None else "yellow")
     if found.backend is None:
-        console.print("no backend can run here", style="red")
+        console.print('device="auto" runs nothing here', style="red")
         return 1
     others = "; ".join(f"not {p.name}: {p.reason}" for p in found.backends if p.reason is not None)
     console.print(f'device="auto" runs: {found.backend}' + (f" ({others})" if others else ""), style="bold")

@@ -19,6 +19,7 @@ import pytest
 import torch
 
 from kogagent.engine.backend import KV, Backend, Decode, DecodePlan, Emitted
+from kogagent.engine.backends import resolve
 from kogagent.engine.backends.host import HostDecode
 from kogagent.engine.backends.native import NativeBackend, NativeKV
 from kogagent.engine.backends.native_segment import NativeDecode
@@ -403,6 +404,9 @@ def test_a_library_that_is_missing_or_older_than_its_sources_is_refused(
     monkeypatch.setattr(library, "digest", lambda: "other")
     with pytest.raises(InputError, match="Build it again"):
         NativeBackend(spec, tensors)
+    with pytest.raises(InputError, match="Build it again"):
+        resolve("cpu")  # not torch, without a word
     monkeypatch.setattr(library, "library_path", lambda: None)
     with pytest.raises(InputError, match="Install g\\+\\+ or clang\\+\\+"):
         NativeBackend(spec, tensors)
+    assert resolve("cpu") == "torch"

@@ -60,12 +60,19 @@ def available() -> dict[str, str | None]:
 
 def resolve(device: str, dtype: str = "auto") -> str:
     """The backend that a device name stands for. Raises InputError, MissingExtraError with the reason: it
-    cannot run here, or takes no weights of this type."""
+    cannot run here, or takes no weights of this type.
+
+    A CPU program that was never built is not asked for; one that is older than its sources is an error, since
+    whoever changed them means to run them.
+    """
     device, _ = numbers_of(device)
     if device == "auto":
         device = "cpu" if unavailable("cuda") is not None else "cuda"
     if device == "cpu":
-        device = "torch" if unavailable("native") is not None else "native"
+        lacks = unavailable("native")
+        if isinstance(lacks, library.StaleLibrary):
+            raise lacks
+        device = "native" if lacks is None else "torch"
     error = unavailable(device)
     if error is not None:
         raise error

@@ -126,6 +126,10 @@ def digest() -> str:
     return hashlib.sha256(b"".join(path.read_bytes() for path in sources())).hexdigest()[:16]
 
 
+class StaleLibrary(InputError):
+    """The library is there and is not what its sources say: in a checkout whose sources have changed."""
+
+
 def missing() -> InputError | None:
     """Why the program cannot run here, None when it can."""
     path = library_path()
@@ -135,7 +139,7 @@ def missing() -> InputError | None:
             "Install g++ or clang++, then kogagent again."
         )
     if sources() and f"kogagent-sources:{digest()}".encode() not in path.read_bytes():
-        return InputError(
+        return StaleLibrary(
             "the native backend was built from other sources than those beside it. "
             "Build it again: python setup.py build_ext --inplace"
         )
