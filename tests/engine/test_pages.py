@@ -92,10 +92,15 @@ def test_the_longest_lived_forks_go_on_after_the_first_is_gone(rng: np.random.Ge
         log.pages.close()
 
 
-def test_forks_of_a_fork_that_shares_little_share_all_of_a_copy() -> None:
+def pages_that_share() -> Pages:
     pages = Pages(SIZE)
     if len(pages.parts) == 1 and pages.parts[0][0] == id(pages):
         pytest.skip("no memory files here: forks copy")
+    return pages
+
+
+def test_forks_of_a_fork_that_shares_little_share_all_of_a_copy() -> None:
+    pages = pages_that_share()
     first = Log(pages, [])
     first.append([1] * 40)
     child = first.fork()
@@ -113,9 +118,7 @@ def test_forks_of_a_fork_that_shares_little_share_all_of_a_copy() -> None:
 
 
 def test_what_is_held_counts_a_shared_part_once() -> None:
-    pages = Pages(SIZE)
-    if len(pages.parts) == 1 and pages.parts[0][0] == id(pages):
-        pytest.skip("no memory files here: forks copy")
+    pages = pages_that_share()
     first = Log(pages, [])
     first.append([1] * 40)
     forks = [first.fork() for _ in range(3)]
