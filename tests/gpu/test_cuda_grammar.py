@@ -256,7 +256,10 @@ def test_a_forced_run_in_wide_steps_equals_steps_of_one_row(
         caches.append(kv[:, :, :, : len(segment.pending) + len(tokens) - 1])
     assert any(t.forced for t in results[0]) and len(results[0]) > 10
     assert results[0] == results[1]
-    assert torch.equal(caches[0], caches[1])
+    # bits, since a run that ends the turn need not be stored: its places keep what they held in both
+    assert torch.equal(caches[0].view(torch.int16), caches[1].view(torch.int16))
+    drawn = max(i for i, t in enumerate(results[0]) if not t.forced)
+    assert not caches[0][:, :, :, : len(segment.pending) + drawn].isnan().any()
     assert known
 
 
