@@ -279,6 +279,12 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--batch", type=int, default=TrainConfig.batch, help="rows a step and GPU")
     parser.add_argument("--lr", type=float, default=TrainConfig.lr)
+    parser.add_argument(
+        "--cooldown",
+        type=float,
+        default=TrainConfig.cooldown,
+        help="share of the schedule in which the rate falls",
+    )
     parser.add_argument("--prompt-weight", type=float, default=TrainConfig.prompt_weight)
     parser.add_argument("--workers", type=int, default=10, help="data processes a GPU")
     parser.add_argument("--eval-rows", type=int, default=64)
@@ -292,8 +298,16 @@ def main() -> None:
         parser.error("give one of --seconds, --steps and --finish-at")
     if not 0 <= args.span[0] < args.span[1] <= 1:
         parser.error("--span takes two shares of the schedule, 0 <= FROM < TO <= 1")
+    if not 0 < args.cooldown <= 1:
+        parser.error("--cooldown takes a share of the schedule, 0 < SHARE <= 1")
     spec = TINY if args.tiny else NANO
-    config = TrainConfig(batch=args.batch, lr=args.lr, prompt_weight=args.prompt_weight, seed=args.seed)
+    config = TrainConfig(
+        batch=args.batch,
+        lr=args.lr,
+        cooldown=args.cooldown,
+        prompt_weight=args.prompt_weight,
+        seed=args.seed,
+    )
     data = DataConfig(args.data, seed=args.seed, length=spec.context, rows=64)
     how = RunConfig(
         seconds=args.seconds,
