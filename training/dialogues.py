@@ -18,6 +18,7 @@ from training.desk import world as worlds
 from training.desk.chains import Chain, Maker, makers
 from training.kinds import SCALARS, Kinds, Pools, Split, pick, words
 from training.replies import failure, result, wrong
+from training.several import together
 from training.talk import DECLINES, plain_question, small_talk
 from training.tooling import Call, Task, Tool, Toolsmith, arguments, parallel, plain, several, single
 
@@ -147,18 +148,18 @@ class Writer:
     def task(self, rng: random.Random, given: list[Tool]) -> tuple[Task, str]:
         roll = rng.random()
         tool = rng.choice(given)
-        if roll < 0.15:
-            task = parallel(rng, tool, self.split)
-            if task:
+        if roll < 0.20:
+            task = together(rng, tool, self.split) if roll < 0.15 else parallel(rng, tool, self.split)
+            if task and _differ(task):
                 return task, "parallel"
-        elif roll < 0.2 and tool.params:
+        elif roll < 0.24 and tool.params:
             task = several(rng, [tool] * rng.choice([2, 2, 2, 3, 4]), self.split)
             if _differ(task):
                 return task, "parallel"
-        elif roll < 0.37 and len(given) > 1:
-            tools = rng.sample(given, min(len(given), rng.choice([2, 2, 3])))
-            if rng.random() < 0.25:
-                tools.insert(0, tools[0])
+        elif roll < 0.41 and len(given) > 1:
+            tools = rng.sample(given, min(len(given), rng.choice([2, 2, 3, 3, 4])))
+            if len(tools) < 4 and rng.random() < 0.3:
+                tools.insert(rng.randrange(len(tools) + 1), rng.choice(tools))
             task = several(rng, tools, self.split)
             if _differ(task):
                 return task, "parallel_multiple"

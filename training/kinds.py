@@ -35,12 +35,17 @@ def pick(rng: random.Random, options: Sequence[str], split: Split) -> str:
     """One phrase of a list. Lists of four or more keep the phrase of lowest checksum for the test split."""
     if len(options) < 4:
         return rng.choice(options)
-    kept = min(options, key=lambda o: zlib.crc32(o.encode()))
+    test = kept(options)
     if split == "test":
-        return kept
-    while (choice := rng.choice(options)) == kept:
+        return test
+    while (choice := rng.choice(options)) == test:
         pass
     return choice
+
+
+def kept(options: Sequence[str]) -> str:
+    """The phrase of a list that belongs to the test split."""
+    return min(options, key=lambda o: zlib.crc32(o.encode()))
 
 
 _PREFIXES = [
@@ -73,7 +78,7 @@ _PREFIXES = [
     "raw",
     "query",
 ]
-_SUFFIXES = ["value", "param", "field", "input", "arg", "data", "option", "setting", "spec", "info"]
+SUFFIXES = ["value", "param", "field", "input", "arg", "data", "option", "setting", "spec", "info"]
 
 
 def rename(rng: random.Random, name: str, split: Split) -> str:
@@ -85,11 +90,11 @@ def rename(rng: random.Random, name: str, split: Split) -> str:
         return name
     for attempt in range(2000):
         if attempt > 40:
-            other = f"{rng.choice(_PREFIXES)}_{name}_{rng.choice(_SUFFIXES)}"
+            other = f"{rng.choice(_PREFIXES)}_{name}_{rng.choice(SUFFIXES)}"
         elif rng.random() < 0.7:
             other = f"{rng.choice(_PREFIXES)}_{name}"
         else:
-            other = f"{name}_{rng.choice(_SUFFIXES)}"
+            other = f"{name}_{rng.choice(SUFFIXES)}"
         if in_split(other, split):
             return other
     raise AssertionError(f"no variant of {name!r} lies in the {split} split")
@@ -110,6 +115,17 @@ def styled(name: str, style: str) -> str:
     if style == "pascal":
         return "".join(p.capitalize() for p in parts)
     return "_".join(parts)
+
+
+def uncapital(text: str, values: Sequence[str]) -> str:
+    """A sentence as it goes on behind 'Also, ': its first letter small unless it begins a name or value, or is I."""
+    first = re.match(r"\W*[\w'-]+", text)
+    word = first.group() if first else ""
+    if re.match(r"I\b", word) or (not word[1:].islower() and len(word) > 1):
+        return text
+    if any(v[:1].isupper() and v.startswith(word) for v in values):
+        return text
+    return text[:1].lower() + text[1:]
 
 
 class Pools:

@@ -14,7 +14,20 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from training.families import FAMILIES, Family, family_params
-from training.kinds import SCALARS, Kinds, Param, Split, Spoken, in_split, joined, pick, rename, styled, words
+from training.kinds import (
+    SCALARS,
+    Kinds,
+    Param,
+    Split,
+    Spoken,
+    in_split,
+    joined,
+    pick,
+    rename,
+    styled,
+    uncapital,
+    words,
+)
 from training.natural import DOMAINS, SKETCHES, Sketch, drawn
 from training.quantities import RESULTS, compute_tool
 from training.quantities import VERBS as COMPUTE_VERBS
@@ -597,6 +610,11 @@ def single(rng: random.Random, tool: Tool) -> Task:
 
 JOINERS = (
     " Also, ", " And ", " Then ", " After that, ", " Besides, ", "\n", " Furthermore, ", "; ", " ", " And also ", " Additionally, ", " In addition, ", " Moreover, ", " On top of that, ", " Next, ", " Finally, ", " Plus, ", " I also need this: ", " One more thing: ", " Apart from that, ", " Second, ", " While you are at it, ", " Afterwards, ", " Once done, ", " At the same time, ", " As well, ", " Oh, and ", " Then please ", " Likewise, ", " Lastly, ", ", and then ", ", and ", " - also, ", "\nAlso: ", "\nAnd ", " & ", " Separately, ", " For another matter, ", " Meanwhile, ", " Furthermore please ", " To finish, ", " Other than that, ", " Aside from this, ",
+    " Also please ", " By the way, ", " Then also ", ". And then, ", " Oh, one more: ", " Another thing: ", " Also, could I ask: ", " OK, and ", " Right after, ", " Following that, ", " On another note, ", " Next up: ",
+    " In the same go, ", " Thirdly, ", " To add to that, ", " Now for something else: ", " And if you can, ", " When that is finished, ", " When done, ", " Further, ", " Equally, ", " And one more request: ", " Then there is this: ", " Subsequently, ",
+    " Later on, ", " My other question: ", " I have another one: ", " Similarly, ", " As a next step, ", " Not only that: ", " Beyond that, ", " In parallel, ", " Together with this, ", " Next please ", " Too: ", " Incidentally, ",
+    " That aside, ", " And now ", ", and also ", ", after which ", " + ", " | ", "\n\n", "\nThen ", "\nNext: ", " ... and ", " -- then ", " PS: ",
+    " What is more, ",
 )  # fmt: skip
 
 
@@ -615,10 +633,10 @@ def several(rng: random.Random, tools: list[Tool], split: Split) -> Task:
             tuple(drawn),
         )
     text = parts[0]
-    for part in parts[1:]:
+    for part, spoken in zip(parts[1:], drawn[1:], strict=True):
         joiner = pick(rng, JOINERS, split)
-        if joiner.strip(" ;\n") and part[:1].isupper() and not part.startswith("I "):
-            part = part[0].lower() + part[1:]
+        if joiner.strip(" ;\n"):
+            part = uncapital(part, [s.text for s in spoken.values()])
         if joiner[0] != " " or joiner == " - also, ":
             text = text.rstrip(".?!") if joiner[0] != "\n" else text
         elif text[-1:] not in ".?!" and len(joiner) > 6:

@@ -10,9 +10,10 @@ import jsonschema
 import pytest
 
 from training.dialogues import Writer
-from training.kinds import Kinds, Pools, Split, Spoken
+from training.kinds import Kinds, Pools, Split, Spoken, kept
 from training.natural import SKETCHES, parse
-from training.tooling import Toolsmith, arguments, plain
+from training.several import together
+from training.tooling import JOINERS, Toolsmith, arguments, plain
 from training.values import DATE_FORMATS, dated, percentage, span, us_city
 
 
@@ -78,3 +79,32 @@ def test_several_calls_of_one_request_differ(data_folder: Path) -> None:
         assert all(c not in task.calls[:i] for i, c in enumerate(task.calls)), task
         several += len(task.calls) > 1
     assert several > 20
+
+
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_a_request_for_several_calls_tells_what_differs_between_them(data_folder: Path, split: Split) -> None:
+    smith = Toolsmith(Kinds(Pools(data_folder / "pools.json.gz"), split))
+    rng = random.Random(seed := random.randrange(10**6))
+    made = 0
+    for _ in range(200):
+        tool = smith.tool(rng)
+        task = together(rng, tool, split)
+        if not task:
+            continue
+        made += 1
+        assert 2 <= len(task.calls) <= 4 and all(c not in task.calls[:i] for i, c in enumerate(task.calls)), (
+            seed
+        )
+        said = re.sub(r"\W+", " ", task.request.lower())
+        for (name, values), spoken in zip(task.calls, task.spoken, strict=True):
+            assert name == tool.name
+            jsonschema.validate(values, tool.schema())
+            for key, value in spoken.items():
+                if any(value.value != s[key].value for s in task.spoken):
+                    text = re.sub(r"^an? ", "", value.text.lower())  # "the last (a) month"
+                    assert re.sub(r"\W+", " ", text).strip() in said, (seed, key, value, task)
+    assert made > 60
+
+
+def test_the_joiner_of_the_held_out_requests_stays_held_out() -> None:
+    assert kept(JOINERS) == " Besides, "
