@@ -3,6 +3,8 @@
     python -m benchmarks.prefill [--shape NAME ...] [--repeats N] [--no-peers] [--dry]
     python -m benchmarks.prefill --where     print where the time of a first token goes, record nothing
     python -m benchmarks.prefill --kernels   print what each kernel of a pass takes, record nothing
+    python -m benchmarks.prefill --compare   pre-fill alone, kernels one after the other or started early,
+                                             by turns; its bits must not differ; record nothing
 
 A case is "new ids after a reused prefix". The figure is the time from asking a session for its next token to
 that token in the consumer's hands, greedy; "pre-fill alone" is the same from the cache's owner. The floor is
@@ -27,21 +29,28 @@ from unittest import mock
 import numpy as np
 import torch
 
-from benchmarks.common import Record, append, interleave, make_record, show
+from benchmarks.common import Figure, Record, append, interleave, make_record, show
 from benchmarks.decode_cuda import random_on_device
 from benchmarks.prefill_peer import torch_runs
 from benchmarks.shapes import SHAPES
+from kogagent.engine.backends.arrangement import arrange
 from kogagent.engine.backends.cuda import CudaBackend
 from kogagent.engine.backends.cuda_segment import CudaDecode
 from kogagent.engine.engine import EngineCore
 from kogagent.engine.segment import Segment
-from kogagent.kernels.prefill import Prefill
+from kogagent.kernels.prefill import Prefill, Wanted
+from kogagent.kernels.rank import rope_table
 from kogagent.spec import ModelSpec
 
 CASES = ((2000, 8), (2000, 32), (0, 128), (0, 512), (0, 2048), (0, 4096))
 """(reused ids, new ids)"""
 
 
+COMPARED = ((2000, 32), (0, 512), (0, 2048))
+AHEADS = (None, 0, 16, 32, 64, 96)
+"""What `Passes` may be told of kernels that start early."""
+SAME = 12
+"""Prompts of which each of them must give the same bits."""
 BETWEEN = 100.0
 """µs of an idle card that lie between two passes, not in one."""
 
@@ -235,6 +244,70 @@ def kernels(loaded: Loaded, reused: int, new: int, repeats: int) -> list[tuple[s
     return sorted(rows, key=lambda row: -row[2] - row[3])
 
 
+def compare(spec: ModelSpec, repeats: int) -> list[tuple[str, dict[str, Figure]]]:
+    """(case, milliseconds of a greedy pre-fill by each of AHEADS), all on the same ids.
+
+    RuntimeError where one gives other bits than kernels that run one after the other.
+    """
+    device = torch.device("cuda")
+    tensors, made = random_on_device(spec), arrange(spec, (device,))
+    rope = torch.from_numpy(rope_table(spec)).to(device)
+    buckets = sorted({new for _, new in COMPARED})
+    kinds = {
+        f"{ahead}": Prefill(
+            made.layout, tensors, made.steps, rope, capture=True, buckets=buckets, ahead=ahead
+        )
+        for ahead in AHEADS
+    }
+    rng = np.random.default_rng()
+    cache = torch.zeros(
+        (spec.n_layers, 2, spec.n_kv_heads, spec.context, spec.head_dim), dtype=torch.float16, device=device
+    )
+
+    def ids(count: int) -> list[int]:
+        return [int(i) for i in rng.integers(0, spec.vocab_size, count)]
+
+    def bits(prefill: Prefill, reused: int, given: list[int]) -> list[torch.Tensor]:
+        here = cache[:, :, :, reused : reused + len(given)]
+        out = []
+        wanted: tuple[Wanted, ...] = ("all", "last")
+        for rows in wanted:
+            here.fill_(math.nan)
+            logits = prefill.run(cache, reused, given, logits=rows)
+            assert logits is not None
+            out += [logits.clone(), here.clone()]
+        return out
+
+    def timed(prefill: Prefill, reused: int, new: int) -> float:
+        given = ids(new)
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        if prefill.greedy(cache, reused, given, spec.vocab_size) is None:
+            raise RuntimeError("logits are not finite")
+        return (time.perf_counter() - start) * 1e3
+
+    found = []
+    for reused, new in COMPARED:
+        if reused:
+            kinds["None"].run(cache, 0, ids(reused))
+        for _ in range(SAME):
+            given = ids(new)
+            want = bits(kinds["None"], reused, given)
+            for kind, prefill in kinds.items():
+                for one, other in zip(want, bits(prefill, reused, given), strict=True):
+                    if not torch.equal(one, other):
+                        raise RuntimeError(f"{new} ids after {reused}: ahead={kind} gives other bits")
+        runs = {kind: functools.partial(timed, one, reused, new) for kind, one in kinds.items()}
+        found.append((f"{new} after {reused}", interleave(runs, repeats, warm_up=3)))
+    return found
+
+
+def say_compared(spec: ModelSpec, repeats: int) -> None:
+    print(f"{spec.name}, pre-fill alone, median (least) ms; KiB asked for early by a product's program:")
+    for case, figures in compare(spec, repeats):
+        print(f"  {case:>14}", *(f"| {kind}: {f.value:.3f} ({f.min:.3f})" for kind, f in figures.items()))
+
+
 def say_where(loaded: Loaded, reused: int, new: int, repeats: int) -> None:
     for what, took in where(loaded, reused, new, repeats):
         print(f"  {took:9.1f}  {what}")
@@ -263,7 +336,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--dry", action="store_true", help="print the figures without recording them")
     parser.add_argument("--where", action="store_true", help="where the time of a first token goes")
     parser.add_argument("--kernels", action="store_true", help="what each kernel of a pass takes")
+    parser.add_argument("--compare", action="store_true", help="kernels that start early, and how")
     options = parser.parse_args(arguments)
+    if options.compare:
+        with torch.inference_mode():
+            for name in options.shape:
+                say_compared(SHAPES[name], options.repeats)
+        return
     if options.where or options.kernels:
         say = say_kernels if options.kernels else say_where
         with torch.inference_mode():

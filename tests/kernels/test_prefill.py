@@ -3,11 +3,13 @@ kernel, run by Triton's interpreter, against that twin."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import prefill_twin
@@ -108,12 +110,64 @@ def _random(rng: np.random.Generator, *shape: int, dtype: torch.dtype = torch.fl
     return torch.from_numpy(rng.standard_normal(shape).astype(np.float32)).to(dtype)
 
 
-def _same(device: Any, name: str, grid: tuple[int, ...], tensors: list[Any], **options: Any) -> list[Any]:
-    """Run a kernel and its twin on equal inputs, compare every tensor afterwards; the kernel's tensors."""
+class Early:
+    """In place of what starts a kernel early: until a program has waited, what other kernels write is NaN.
+
+    asked: (address, bytes) in the order in which they were asked for.
+    """
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[int, int]] = []
+
+    @contextlib.contextmanager
+    def starts(self, device: ModuleType, others_write: Sequence[Any], which: ModuleType) -> Iterator[None]:
+        """which: whose kernel runs; only device's start."""
+        if which is not device:
+            yield
+            return
+        tensors = [t for t in others_write if isinstance(t, torch.Tensor) and t.is_floating_point()]
+        saved: list[torch.Tensor] = []
+        waited: list[bool] = []
+
+        def start() -> None:
+            assert not saved, "a program started a second time, or the one before it never waited"
+            saved.extend(t.clone() for t in tensors)
+            for t in tensors:
+                t.fill_(float("nan"))
+
+        def wait() -> None:
+            assert len(saved) == len(tensors), "a program waits that has let nobody start"
+            for t, before in zip(tensors, saved, strict=True):
+                assert bool(t.isnan().all()), "written before the kernel ahead has ended"
+                t.copy_(before)
+            saved.clear()
+            waited.append(True)
+
+        def ask(at: Any, size: Any) -> None:
+            self.asked += zip(at.handle.data.tolist(), size.handle.data.tolist(), strict=True)
+
+        patched: dict[str, Any] = {"gdc_launch_dependents": start, "gdc_wait": wait, "_ask": ask}
+        with mock.patch.multiple(device, **patched):
+            yield
+        assert waited and not saved, "no program has waited, or not the last"
+
+
+def _same(
+    device: Any, name: str, grid: tuple[int, ...], tensors: list[Any], *, constant: int = -1, **options: Any
+) -> list[Any]:
+    """Run a kernel and its twin on equal inputs, compare every tensor afterwards; the kernel's tensors.
+
+    A kernel that can start early does. constant: the tensor that no kernel writes.
+    """
     results = []
+    early = "early" in getattr(device, name).arg_names
+    if early:
+        options["early"] = True
     for module in (device, prefill_twin):
         copies = [t.clone() if isinstance(t, torch.Tensor) else t for t in tensors]
-        getattr(module, name)[grid](*copies, **options)
+        written = [t for i, t in enumerate(copies) if i != constant]
+        with Early().starts(device, written, module) if early else contextlib.nullcontext():
+            getattr(module, name)[grid](*copies, **options)
         results.append(copies)
     for got, want in zip(*results, strict=True):
         if isinstance(got, torch.Tensor):
@@ -186,19 +240,21 @@ def test_rope_kernel_is_its_twin_and_appends_real_rows_alone(
         cache = torch.full((LAYERS, 2, HEADS, CAPACITY, H), float("nan")).half()
         meta = torch.tensor([cache.data_ptr(), CAPACITY, 9, 3])
         queries = torch.zeros(HEADS, ROWS * REP, H).half()
-        module.turn_and_append[(4, HEADS)](
-            meta,
-            *given,
-            queries,
-            0.3,
-            1e-5,
-            1,
-            *_HEADS,
-            vectors=4,
-            block=32,
-            has_bias=has_bias,
-            has_norm=has_norm,
-        )
+        with Early().starts(interpreted, [given[0], queries, cache], module):
+            module.turn_and_append[(4, HEADS)](
+                meta,
+                *given,
+                queries,
+                0.3,
+                1e-5,
+                1,
+                *_HEADS,
+                vectors=4,
+                block=32,
+                has_bias=has_bias,
+                has_norm=has_norm,
+                early=True,
+            )
         caches.append((cache, queries))
     (cache, queries), (want, want_queries) = caches
     torch.testing.assert_close(queries, want_queries, rtol=2e-3, atol=2e-3)
@@ -223,23 +279,26 @@ def test_attention_kernels_are_their_twin(
     results = []
     for module in (interpreted, prefill_twin):
         mixed = torch.zeros(LANES, ROWS, HEADS // LANES * REP * H).half()
-        module.attend[(1, HEADS, splits)](
-            *(meta, queries, mixed, partial, sums),
-            1,
-            *(*_HEADS, count),
-            window,
-            splits,
-            int(tail),
-            low=16,
-            high=16,
-            block_m=16,
-            block_n=16,
-            whole=splits == 1,
-        )
-        if splits > 1:
-            module.merge_splits[(count * REP, HEADS)](
-                partial, sums, mixed, *_HEADS, count, splits, most=8, block=32
+        written = [queries, cache, mixed, partial, sums]
+        with Early().starts(interpreted, written, module):
+            module.attend[(1, HEADS, splits)](
+                *(meta, queries, mixed, partial, sums),
+                1,
+                *(*_HEADS, count),
+                window,
+                splits,
+                int(tail),
+                low=16,
+                high=16,
+                block_m=16,
+                block_n=16,
+                whole=splits == 1,
+                early=True,
             )
+            if splits > 1:
+                module.merge_splits[(count * REP, HEADS)](
+                    partial, sums, mixed, *_HEADS, count, splits, most=8, block=32, early=True
+                )
         results.append(mixed)
     torch.testing.assert_close(results[0], results[1], rtol=4e-3, atol=4e-3)
     assert float(results[0].abs().max()) > 0.05
@@ -260,12 +319,38 @@ def test_product_kernel_is_its_twin(gated: bool, interpreted: ModuleType, rng: n
         "multiply_few",
         (3, LANES),
         [*tensors, ROWS, ROWS + 2, 3, size, columns],
+        constant=1,
         gated=gated,
         block_n=16,
         block_t=16,
         block_k=16,
+        ahead=32,
+        pieces=2,
     )
     assert bool((got[2][:, 3:] == 0).all()), "rows past the count were written"
+
+
+def test_a_product_asks_for_the_first_columns_of_its_weights(
+    interpreted: ModuleType, rng: np.random.Generator
+) -> None:
+    size, columns, ahead = 44, 40, 32
+    w, x = _random(rng, LANES, size, columns).half(), _random(rng, LANES, ROWS, columns).half()
+    early, out = Early(), torch.zeros(LANES, ROWS, size).half()
+    with early.starts(interpreted, [x, out], interpreted):
+        interpreted.multiply_few[(3, LANES)](
+            *(x, w, out, ROWS, ROWS, 3, size, columns),
+            gated=False,
+            block_n=16,
+            block_t=16,
+            block_k=16,
+            early=True,
+            ahead=ahead,
+            pieces=2,
+        )
+    asked = {at + i for at, length in early.asked for i in range(length)}
+    rows = [w.data_ptr() + 2 * columns * row for row in range(LANES * size)]
+    assert asked == {row + i for row in rows for i in range(2 * ahead)}
+    assert all(at % 16 == 0 and length % 16 == 0 for at, length in early.asked)
 
 
 @pytest.mark.parametrize("legal", [70, 40, 3])

@@ -12,6 +12,10 @@ others. Activations have the weights' type; sums are FP32.
 A lane's stream X [S, rows, D] is FP32, or, `factored`, what the next product reads anyway and a number a row:
 X = normed * rms, rounded to the activations' type at each landing. `streams` are then the body's normed rows.
 
+early: the kernel may be started before the one ahead of it in its stream has ended (programmatic dependent
+launch; compute capability 9.0). Until that one has, it reads nothing but weights and writes nothing. As every
+kernel waits so, all that came before is over once the one ahead is.
+
 What differs between models, layers and buckets is an argument, not a constant, wherever speed allows: a model
 compiles a dozen small programs, and most models the same ones.
 """
@@ -20,6 +24,7 @@ import functools
 
 import triton
 import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 _UNSPECIALIZED = [
     "layer",
@@ -107,6 +112,7 @@ def land(  # type: ignore[no-untyped-def]
     has_late: tl.constexpr,
     late_sums: tl.constexpr,
     factored: tl.constexpr,
+    early: tl.constexpr,
 ):
     """What lands after one module, and the norm of the result. Grid [T, S / together].
 
@@ -115,6 +121,9 @@ def land(  # type: ignore[no-untyped-def]
     the body's. together: lanes of one program, which sums over the lanes once for all of them. sums,
     late_sums: whether others and late_others are not zero.
     """
+    if early:
+        gdc_launch_dependents()
+        gdc_wait()
     t = tl.program_id(0)
     row = t + tl.where(tail != 0, tl.maximum(tl.load(meta + 3) - 1, 0), 0).to(tl.int32)
     late_row = tl.where(late_compact != 0, t, row)
@@ -175,12 +184,16 @@ def turn_and_append(  # type: ignore[no-untyped-def]
     block: tl.constexpr,
     has_bias: tl.constexpr,
     has_norm: tl.constexpr,
+    early: tl.constexpr,
 ):
     """Bias, norm and RoPE of one kv head's q and k; k and v into the cache. Grid [T, K].
 
     qkv [S, rows, R] FP32, R = for each kv head of a lane its q, its k, its v; queries [K, rows * rep, h],
     times `scale`. bias [N, S, R], weights [N, 2, h] FP32. vectors, block: rep + 2 and h as powers of two.
     """
+    if early:
+        gdc_launch_dependents()
+        gdc_wait()
     t = tl.program_id(0)
     head = tl.program_id(1)
     lane = head // lane_heads
@@ -239,6 +252,7 @@ def attend(  # type: ignore[no-untyped-def]
     block_m: tl.constexpr,
     block_n: tl.constexpr,
     whole: tl.constexpr,
+    early: tl.constexpr,
 ):
     """Attention of `count` tokens over the cache. Grid [ceil(count * rep / block_m), K, splits].
 
@@ -248,6 +262,9 @@ def attend(  # type: ignore[no-untyped-def]
     lane * h]; else its parts go to partial [splits, K, count * rep, h] and their log2 sums to
     sums [splits, K, count * rep], FP32.
     """
+    if early:
+        gdc_launch_dependents()
+        gdc_wait()
     head = tl.program_id(1)
     split = tl.program_id(2)
     half = queries.dtype.element_ty
@@ -356,8 +373,12 @@ def merge_splits(  # type: ignore[no-untyped-def]
     splits,
     most: tl.constexpr,
     block: tl.constexpr,
+    early: tl.constexpr,
 ):
     """The parts of `attend` into mixed. Grid [count * rep, K]. most: a power of two that holds splits."""
+    if early:
+        gdc_launch_dependents()
+        gdc_wait()
     r = tl.program_id(0)
     head = tl.program_id(1)
     s = tl.arange(0, most)
@@ -376,8 +397,13 @@ def merge_splits(  # type: ignore[no-untyped-def]
 
 
 @_kernel
-def gate(both, hidden, rows, size, block: tl.constexpr):  # type: ignore[no-untyped-def]
+def gate(  # type: ignore[no-untyped-def]
+    both, hidden, rows, size, block: tl.constexpr, early: tl.constexpr
+):
     """hidden [S, rows, size] = silu(gate) * up of both [S, rows, size, 2]. Grid [T, size / block, S]."""
+    if early:
+        gdc_launch_dependents()
+        gdc_wait()
     row = (tl.program_id(2) * rows + tl.program_id(0)).to(tl.int64)
     i = tl.program_id(1) * 2 * block + tl.arange(0, 2 * block)
     x = tl.load(both + row * (2 * size) + i, mask=i < 2 * size, other=0.0).to(tl.float32)
@@ -385,6 +411,19 @@ def gate(both, hidden, rows, size, block: tl.constexpr):  # type: ignore[no-unty
     j = tl.program_id(1) * block + tl.arange(0, block)
     y = g / (1.0 + tl.exp(-g)) * u
     tl.store(hidden + row * size + j, y.to(hidden.dtype.element_ty), mask=j < size)
+
+
+@_kernel
+def _ask(at, size):  # type: ignore[no-untyped-def]
+    """Ask for `size` bytes [P] at each of the addresses `at` [P] to be in the L2 cache soon."""
+    tl.inline_asm_elementwise(
+        "cp.async.bulk.prefetch.L2.global [$1], $2; mov.b32 $0, 0;",
+        "=r,l,r",
+        [at.to(tl.int64), size],
+        dtype=tl.int32,
+        is_pure=False,
+        pack=1,
+    )
 
 
 @_kernel
@@ -401,13 +440,26 @@ def multiply_few(  # type: ignore[no-untyped-def]
     block_n: tl.constexpr,
     block_t: tl.constexpr,
     block_k: tl.constexpr,
+    early: tl.constexpr,
+    ahead: tl.constexpr,
+    pieces: tl.constexpr,
 ):
     """out [S, output_rows, size] = x [S, rows, columns] times w [S, size, columns] for few rows.
 
     Each program streams its weights once. gated: rows of w alternate gate and up, and out
-    [S, output_rows, size / 2] is silu(gate) * up. Grid [ceil(size / block_n), S].
+    [S, output_rows, size / 2] is silu(gate) * up. ahead: columns of its rows of w that an early
+    program asks for while it waits, each row's in `pieces` of a multiple of 16 bytes. Grid
+    [ceil(size / block_n), S].
     """
     lane = tl.program_id(1).to(tl.int64)
+    if early:
+        gdc_launch_dependents()
+        if ahead:
+            i = tl.arange(0, block_n * pieces)
+            row = tl.minimum(tl.program_id(0) * block_n + i // pieces, size - 1)
+            from_ahead = w + (lane * size + row) * columns + i % pieces * (ahead // pieces)
+            _ask(from_ahead, tl.full([block_n * pieces], ahead // pieces * 2, tl.int32))
+        gdc_wait()
     n = tl.program_id(0) * block_n + tl.arange(0, block_n)
     t = tl.arange(0, block_t)
     k = tl.arange(0, block_k)

@@ -46,7 +46,9 @@ class _Output:
 class Passes:
     """Buffers and weights of one model for passes of up to `rows` rows.
 
-    kernels: another module of device.py's names, for a machine without a card.
+    kernels: another module of device.py's names, for a machine without a card. ahead: KiB of its weights that
+    a program of a short product asks for while the kernel before it runs; kernels then start early
+    (device.py), for which a card needs compute capability 9.0. None: each starts when the one before it ends.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class Passes:
         rope: torch.Tensor,
         rows: int,
         kernels: Any = None,
+        ahead: int | None = None,
     ) -> None:
         if kernels is None:
             try:
@@ -64,6 +67,8 @@ class Passes:
             except ImportError as error:
                 raise MissingExtraError("pre-fill", "triton", "cuda") from error
         self._device = kernels
+        self._ahead = ahead
+        self._early = {"early": False} if ahead is None else {"early": True, "launch_pdl": True}
         spec = layout.spec
         self._layout, self._spec, self._steps, self._rope = layout, spec, steps, rope
         self._embed = tensors["embed"]
@@ -199,6 +204,7 @@ class Passes:
             block=_power(spec.head_dim),
             has_bias=spec.qkv_bias,
             has_norm=spec.qk_norm,
+            **self._early,
             num_warps=2,
         )
 
@@ -215,7 +221,13 @@ class Passes:
             self._product(normed, phase, self._both, rows)
             block = min(1024, _power(self._layout.ffn))
             self._device.gate[(rows, -(-self._layout.ffn // block), self._layout.lanes)](
-                self._both, self._hidden, self._rows, self._layout.ffn, block=block, num_warps=4
+                self._both,
+                self._hidden,
+                self._rows,
+                self._layout.ffn,
+                block=block,
+                **self._early,
+                num_warps=4,
             )
         self._product(self._hidden, phase + 1, to, rows)
 
@@ -241,6 +253,7 @@ class Passes:
             block_m=block_m,
             block_n=64 if h <= 128 else 32,
             whole=splits == 1,
+            **({"early": False} if tail else self._early),  # the tail's first: a graph's first waits for none
             num_warps=8 if block_m >= 128 or h > 128 else 4,
             num_stages=3 if h <= 128 else 2,
         )
@@ -253,6 +266,7 @@ class Passes:
                 splits,
                 most=MAX_SPLITS,
                 block=_power(h),
+                **self._early,
                 num_warps=1,
             )
 
@@ -299,6 +313,7 @@ class Passes:
             has_late=bool(step["late"] >= 0),
             late_sums=bool(step["late"] >= 0 and step["late_others"] != 0),
             factored=self._factored,
+            **self._early,
             num_warps=self._warps(),
         )
 
@@ -341,6 +356,8 @@ class Passes:
     ) -> None:
         lanes, size, columns = self._weights[phase].shape
         block_n = 64 if lanes * (size // 64) >= self._tiles else 32
+        pieces = 4 * 32 // block_n  # one for each thread
+        asked = min((self._ahead or 0) * 512 // block_n, columns)
         self._device.multiply_few[(-(-size // block_n), lanes)](
             x,
             self._weights[phase],
@@ -354,6 +371,9 @@ class Passes:
             block_n=block_n,
             block_t=32 if rows <= 32 else FEW_ROWS,
             block_k=128,
+            ahead=0 if columns % 8 else asked // (8 * pieces) * (8 * pieces),
+            pieces=pieces,
+            **self._early,
             num_warps=4,
             num_stages=4 if block_n == 32 else 3,
         )
