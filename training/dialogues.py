@@ -376,11 +376,23 @@ class Writer:
 
     def _unserved(self, rng: random.Random, given: list[Tool]) -> str:
         """A request that none of the tools serves: of another topic, or near by."""
-        misses = [m for t in given if t.sketch for m in t.sketch.misses]
+        everyday = [t for t in given if t.miss]
         while True:
             roll = rng.random()
-            if roll < 0.3 and misses:
-                return pick(rng, misses, self.split)
+            if roll < 0.3 and everyday:
+                tool = rng.choice(everyday)
+                assert tool.miss
+                asked_near = tool.miss(rng)
+                others = {
+                    w
+                    for t in given
+                    if t is not tool
+                    for w in words(f"{t.topic} {t.name}").split()
+                    if len(w) > 3
+                }
+                if not others - COMMON & set(re.findall("[a-z]+", asked_near.lower())):
+                    return asked_near
+                continue
             if roll < 0.55 and (near := self.smith.near(rng, given)):
                 return single(rng, near).request
             if roll < 0.75:

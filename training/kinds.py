@@ -162,6 +162,8 @@ class Spoken:
 
     value: Any
     text: str
+    whole: bool = False
+    """The text is a phrase that stands for itself ('from rest'), not one to put into another."""
 
 
 @dataclass(frozen=True)

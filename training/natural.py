@@ -6,20 +6,24 @@ A block of a file:
 
     names, of, the, tool | c or g (computed or got) | goals ; noun phrases or ?question stems or !imperatives
     A descriptions ~ of the tool
-    name,other_name? kind arguments : phrases with {v} ; from {v} to {other} ; ~phrase of a false one # description
-    X questions near by that the tool does not answer ; …
+    name,other_name? kind arguments : phrases with {v} ; from {v} to {other} ; ~phrase of a false one ; =0 from rest # description
+    X questions near by that the tool does not answer, with its {values} or without ; …
 
-A `?` marks a parameter that may be left out. The first name is the slot that goals and phrases refer to.
+A `?` marks a parameter that may be left out. The first name is the slot that goals and phrases refer to. A phrase
+that begins with `=` tells one value in words of its own.
 """
 
 from __future__ import annotations
 
+import functools
+import json
 import random
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from training.kinds import Kinds, Param, Split, Spoken, in_split, joined, pick, rename, styled, words
+from training.shapes import Draw
 from training.values import FOLDER, sort
 
 OPENERS = {
@@ -47,6 +51,11 @@ STORIES = (
 NAMED = (
     "with the {n} {v}", "{n}: {v}", "with {n} set to {v}", "where the {n} is {v}", "with {v} as the {n}", "using {n} {v}", "and {n} {v}", "({n} {v})",
 )  # fmt: skip
+# several values in one breath: their names, the values in the same order, or each beside its name
+JOINT = (
+    "given {ns} as {vs}", "with {ns} of {vs}", "with {ns} of {vs}, respectively", "given {eqs}", "with {eqs}", "where {eqs}", "({eqs})", "; {cols}", "if {are}",
+    "where {are}", "using {vs} as {ns}", "with {vs} for {ns}, in that order", ", {ns} being {vs}", "when {are}", ", say {eqs}", "given that {are}",
+)  # fmt: skip
 
 
 GIVEN = (
@@ -64,6 +73,8 @@ class Slot:
     phrases: tuple[str, ...]
     about: str
     required: bool
+    special: tuple[Spoken, ...] = ()
+    """Values that have words of their own."""
 
     @property
     def key(self) -> str:
@@ -96,9 +107,19 @@ def _slot(line: str) -> Slot:
     spec, about = line.split(" # ")
     head, _, phrases = f"{spec} ".partition(" : ")
     names, kind, *args = head.split(None, 2)
+    told = _split(phrases, " ; ")
     return Slot(
-        tuple(names.replace("?", "").split(",")), kind, args[0].strip() if args else "", _split(phrases, " ; "), about.strip(), "?" not in names,
+        tuple(names.replace("?", "").split(",")), kind, args[0].strip() if args else "", tuple(p for p in told if p[0] != "="), about.strip(), "?" not in names,
+        tuple(_special(p) for p in told if p[0] == "="),
     )  # fmt: skip
+
+
+def _special(phrase: str) -> Spoken:
+    """'=0 from rest'"""
+    value, _, text = phrase[1:].partition(" ")
+    return Spoken(
+        json.loads(value) if re.fullmatch(r"-?[\d.]+|true|false", value) else value, text, whole=True
+    )
 
 
 def parse(text: str, domain: str) -> list[Sketch]:
@@ -120,8 +141,27 @@ def parse(text: str, domain: str) -> list[Sketch]:
     return out
 
 
-DOMAINS = {p.stem: parse(p.read_text(), p.stem) for p in sorted(FOLDER.glob("*.txt")) if p.stem != "lists"}
+DOMAINS = {
+    p.stem: parse(p.read_text(), p.stem)
+    for p in sorted(FOLDER.glob("*.txt"))
+    if p.stem not in ("lists", "extras")
+}
 SKETCHES = [s for sketches in DOMAINS.values() for s in sketches]
+EXTRAS = {
+    opened: [_slot(line) for line in lines.strip().split("\n")]
+    for opened, lines in zip("cg", (FOLDER / "extras.txt").read_text().split("\n\n"), strict=True)
+}
+
+
+def likeness(a: Sketch, b: Sketch) -> int:
+    """How many words the two have in common in names, goals and descriptions."""
+    return len(_vocabulary(a) & _vocabulary(b))
+
+
+@functools.cache
+def _vocabulary(sketch: Sketch) -> frozenset[str]:
+    said = " ".join([*map(words, sketch.names), *sketch.goals, *sketch.abouts]).lower()
+    return frozenset(re.findall(r"[a-z]{4,}", said))
 
 
 @dataclass(frozen=True)
@@ -132,14 +172,21 @@ class Drawn:
     about: str
     params: tuple[Param, ...]
     ask: Callable[[random.Random, dict[str, Spoken]], str]
+    miss: Callable[[random.Random], str]
+    """A request near by that it does not serve."""
     sketch: Sketch
 
 
-def drawn(rng: random.Random, kinds: Kinds, sketch: Sketch) -> Drawn:
-    """The tool under names of the split."""
+def drawn(rng: random.Random, kinds: Kinds, sketch: Sketch, prefix: bool = False) -> Drawn:
+    """The tool under names of the split. prefix: its name begins with the domain's."""
     style = rng.choice(["snake", "snake", "snake", "snake", "camel"])
     params: dict[str, Param] = {}
-    for slot in sketch.slots:
+    slots = sketch.slots
+    if rng.random() < 0.3:  # what tools of any topic offer beside, and people seldom use
+        taken = {n for slot in slots for n in slot.names}
+        extras = [s for s in EXTRAS[sketch.opened] if not taken & set(s.names)]
+        slots = (*slots, *rng.sample(extras, rng.choice([1, 1, 2, 3])))
+    for slot in slots:
         about, required = slot.about, slot.required
         if not required and rng.random() < 0.12:
             required = True
@@ -151,6 +198,8 @@ def drawn(rng: random.Random, kinds: Kinds, sketch: Sketch) -> Drawn:
         elif rng.random() < 0.06:
             about = ""
         draw = _truth(slot.phrases) if slot.kind == "bool" else made.draw
+        if slot.special:
+            draw = _sometimes(slot.special, draw)
         names = [styled(n, style) for n in slot.names]
         name = _named(rng, names, kinds.split, style, 0.12)
         while name in {p.name for p in params.values()}:
@@ -162,12 +211,17 @@ def drawn(rng: random.Random, kinds: Kinds, sketch: Sketch) -> Drawn:
             else plain or tuple(n.replace("{n}", words(slot.key)) for n in NAMED[:4])
         )
         params[slot.key] = Param(name, made.schema, draw, phrases, required, about)
-    said = {slot.key: slot for slot in sketch.slots}
+    said = {slot.key: slot for slot in slots}
     by_key = {key: p.name for key, p in params.items()}
 
     def ask(r: random.Random, spoken: dict[str, Spoken]) -> str:
-        given = {key: spoken[name].text for key, name in by_key.items() if name in spoken}
+        given = {key: spoken[name] for key, name in by_key.items() if name in spoken}
         return _request(r, sketch, said, given, kinds.split)
+
+    def miss(r: random.Random) -> str:
+        alike = [m for m in sketch.misses if "{" in m]
+        text = pick(r, alike if alike and r.random() < 0.6 else sketch.misses, kinds.split)
+        return re.sub(r"\{(\w+)\}", lambda m: _apart(params[m.group(1)].draw, r), text)
 
     ordered = list(params.values())
     if rng.random() < 0.9:
@@ -176,7 +230,55 @@ def drawn(rng: random.Random, kinds: Kinds, sketch: Sketch) -> Drawn:
     needed = [words(key) for key, p in params.items() if p.required]
     if needed and rng.random() < 0.35:
         about = f"{about.rstrip('.')}{rng.choice(GIVEN).format(n=joined(needed, rng))}."
-    return Drawn(_tool_name(rng, sketch, kinds.split, style), about, tuple(ordered), ask, sketch)
+    if rng.random() < 0.25:
+        about, ordered = _explained(rng, about, needed, ordered)
+    name = _tool_name(rng, sketch, kinds.split, style, prefix)
+    return Drawn(name, about, tuple(ordered), ask, miss, sketch)
+
+
+PURPOSES = (
+    "This function takes {n} and returns the result.", "It needs {n} to work.", "Provide {n} to get an answer.", "Use this function whenever the user asks for it.",
+    "The function can be used for planning as well as for checking a result that is known already.", "Returns an object with the result and the values that led to it.",
+    "Optional parameters need not be given.", "Note that all parameters must be in the units that their descriptions name.", "Only one request is handled by each call.",
+)  # fmt: skip
+NOTES = {
+    "number": ("It must be a number.", "Should be a positive number unless stated otherwise.", "Used in the calculation.", "Do not include the unit.", "A decimal number is accepted."),
+    "integer": ("It must be a whole number.", "An integer is expected.", "Should be given as a plain number without the unit.", "Used in the calculation."),
+    "string": ("It should be given as a string.", "This must not be empty.", "Use the name as it is commonly written.", "For instance: '{e}'.", "e.g. {e}", "Upper and lower case do not matter."),
+    "array": ("It must be a list.", "Provide one or more items.", "Each item is looked at on its own.", "Given as an array."),
+    "boolean": ("Set to true to enable it.", "True or false.", "If true, it is done; otherwise it is not."),
+    "object": ("An object with the fields listed.", "Fields that are not needed may be left out."),
+}  # fmt: skip
+
+
+def _explained(
+    rng: random.Random, about: str, needed: Sequence[str], params: Sequence[Param]
+) -> tuple[str, list[Param]]:
+    """Long descriptions, as of a documented function."""
+    for text in rng.sample(PURPOSES, rng.randint(1, 2)):
+        if "{n}" not in text or needed:
+            about = f"{about.rstrip('.')}. {text.format(n=joined(['the ' + n for n in needed], rng) if needed else '')}"
+    out = []
+    for p in params:
+        notes = NOTES[p.schema["type"]]
+        if p.about and "{e}" not in p.about and rng.random() < 0.6:
+            example = p.draw(rng).value if p.schema["type"] == "string" else ""
+            note = rng.choice(notes).replace("{e}", example)
+            out.append(replace(p, about=f"{p.about.rstrip('.')}. {note}"))
+        else:
+            out.append(p)
+    return about, out
+
+
+def _apart(draw: Draw, rng: random.Random) -> str:
+    """A value in words that fit into any phrase."""
+    while (spoken := draw(rng)).whole:
+        pass
+    return spoken.text
+
+
+def _sometimes(special: Sequence[Spoken], draw: Draw) -> Draw:
+    return lambda r: r.choice(special) if r.random() < 0.3 else draw(r)
 
 
 def _truth(phrases: Sequence[str]) -> Callable[[random.Random], Spoken]:
@@ -185,7 +287,7 @@ def _truth(phrases: Sequence[str]) -> Callable[[random.Random], Spoken]:
 
     def draw(r: random.Random) -> Spoken:
         value = not no or r.random() < 0.65
-        return Spoken(value, r.choice(yes if value else no))
+        return Spoken(value, r.choice(yes if value else no), whole=True)
 
     return draw
 
@@ -206,11 +308,13 @@ def _varied(rng: random.Random, name: str, split: Split) -> str:
     raise AssertionError(f"no variant of {name!r} lies in the {split} split")
 
 
-def _tool_name(rng: random.Random, sketch: Sketch, split: Split, style: str) -> str:
+def _tool_name(rng: random.Random, sketch: Sketch, split: Split, style: str, prefix: bool) -> str:
     base = rng.choice(sketch.names)
     _, _, rest = base.partition("_")
-    options = [base, base, f"{sketch.domain}.{base}", f"{sketch.domain}_{base}"]
-    if rest and "." not in base:
+    options = [f"{sketch.domain}.{base}", f"{sketch.domain}_{base}"]
+    if not prefix:
+        options += [base, base]
+    if not prefix and rest and "." not in base:
         options += [f"{rest}.{base.split('_')[0]}", rest]
     name = rng.choice(options)
     if not in_split(name, split) or rng.random() < 0.12:
@@ -224,13 +328,15 @@ def _tool_name(rng: random.Random, sketch: Sketch, split: Split, style: str) -> 
 
 
 def _request(
-    rng: random.Random, sketch: Sketch, slots: dict[str, Slot], given: dict[str, str], split: Split
+    rng: random.Random, sketch: Sketch, slots: dict[str, Slot], given: dict[str, Spoken], split: Split
 ) -> str:
-    usable = [g for g in sketch.goals if set(re.findall(r"\{(\w+)\}", g)) <= set(given)]
+    plain = {k for k, v in given.items() if not v.whole}
+    usable = [g for g in sketch.goals if set(re.findall(r"\{(\w+)\}", g)) <= plain]
     goal = pick(rng, usable or [sketch.topic], split)
     left = {k: v for k, v in given.items() if f"{{{k}}}" not in goal}
-    goal = re.sub(r"\{(\w+)\}", lambda m: given[m.group(1)], goal)
-    if left and all(slots[k].phrases and slots[k].kind != "bool" for k in left) and rng.random() < 0.12:
+    goal = re.sub(r"\{(\w+)\}", lambda m: given[m.group(1)].text, goal)
+    own = {s.key for s in sketch.slots if s.phrases} & plain
+    if left and own >= left.keys() and rng.random() < 0.08:
         return _story(rng, sketch, goal, slots, left, split)
     parts = _parts(rng, slots, left, split)
     if parts and rng.random() < 0.14:
@@ -250,19 +356,25 @@ def _sentence(rng: random.Random, sketch: Sketch, body: str, split: Split) -> st
     return text[0].upper() + text[1:] if rng.random() < 0.95 else text
 
 
-def _parts(rng: random.Random, slots: dict[str, Slot], left: dict[str, str], split: Split) -> list[str]:
+def _parts(rng: random.Random, slots: dict[str, Slot], left: dict[str, Spoken], split: Split) -> list[str]:
     """A phrase for each value; one phrase may tell two."""
     out: list[str] = []
     told: set[str] = set()
-    for key, text in left.items():
+    # never where a text tells the values of several calls
+    counted = [k for k, s in left.items() if slots[k].kind in COUNTED and not s.whole and s.value is not None]
+    if len(counted) > 1 and rng.random() < 0.14:
+        out.append(_jointly(rng, {k: left[k].text for k in counted}, split))
+        told |= set(counted)
+    plain = {k for k, v in left.items() if not v.whole}
+    for key, spoken in left.items():
         if key in told:
             continue
-        slot = slots[key]
+        slot, text = slots[key], spoken.text
         told.add(key)
-        if slot.kind == "bool":
+        if spoken.whole:
             out.append(text)
             continue
-        fitting = [p for p in slot.phrases if set(re.findall(r"\{(\w+)\}", p)) - {"v"} <= set(left) - told]
+        fitting = [p for p in slot.phrases if set(re.findall(r"\{(\w+)\}", p)) - {"v"} <= plain - told]
         together = [p for p in fitting if p.count("{") > 1]
         if not fitting or rng.random() < 0.08:
             phrase = pick(rng, NAMED, split).replace("{n}", words(key))
@@ -272,10 +384,34 @@ def _parts(rng: random.Random, slots: dict[str, Slot], left: dict[str, str], spl
             phrase = pick(rng, fitting, split)
         used = set(re.findall(r"\{(\w+)\}", phrase)) - {"v"}
         told |= used
-        out.append(re.sub(r"\{(\w+)\}", lambda m: text if m.group(1) == "v" else left[m.group(1)], phrase))  # noqa: B023
+        out.append(
+            re.sub(r"\{(\w+)\}", lambda m: text if m.group(1) == "v" else left[m.group(1)].text, phrase)  # noqa: B023
+        )
     if rng.random() < 0.35:
         rng.shuffle(out)
     return out
+
+
+COUNTED = ("int", "num", "usd", "pct", "span", "point", "geo")
+
+
+def _jointly(rng: random.Random, given: dict[str, str], split: Split) -> str:
+    """'given the base and the height as 6 and 10', 'with a = 3 and b = -11'."""
+    form = pick(rng, JOINT, split)
+    names = [rng.choice(["the ", "", "its "]) + words(k) for k in given]
+    sign = rng.choice([" = ", "=", " = ", " is ", ": "] if form[0] == "(" else [" = ", "=", " = ", " is "])
+    return form.format(
+        ns=_both(names, rng),
+        vs=_both(list(given.values()), rng),
+        eqs=_both([f"{words(k)}{sign}{v}" for k, v in given.items()], rng),
+        cols=", ".join(f"{words(k)}: {v}" for k, v in given.items()),
+        are=_both([f"the {words(k)} is {v}" for k, v in given.items()], rng),
+    )
+
+
+def _both(items: Sequence[str], rng: random.Random) -> str:
+    comma = ", and " if len(items) > 2 and rng.random() < 0.5 else " and "
+    return ", ".join(items[:-1]) + comma + items[-1]
 
 
 def _flowing(parts: Sequence[str]) -> str:
@@ -306,11 +442,16 @@ def _led(rng: random.Random, sketch: Sketch, goal: str, parts: Sequence[str], sp
 
 
 def _story(
-    rng: random.Random, sketch: Sketch, goal: str, slots: dict[str, Slot], left: dict[str, str], split: Split
+    rng: random.Random,
+    sketch: Sketch,
+    goal: str,
+    slots: dict[str, Slot],
+    left: dict[str, Spoken],
+    split: Split,
 ) -> str:
     """The values in sentences of their own."""
     told = []
-    for key, text in left.items():
+    for key, spoken in left.items():
         phrase = next((p for p in slots[key].phrases if p.count("{") == 1), "")
         unit = phrase.partition("{v}")[2]
         if len(unit) > 16 or key in unit:
@@ -319,13 +460,17 @@ def _story(
             [
                 "The {n} is {v}.",
                 "The {n} is {v}.",
-                "My {n} is {v}.",
+                "The {n} should be {v}.",
                 "{N}: {v}.",
-                "I have a {n} of {v}.",
+                "I have {a} {n} of {v}.",
                 "Take {v} as the {n}.",
             ]
         )
-        told.append(form.format(n=words(key), N=words(key).capitalize(), v=f"{text}{unit}"))
+        name = words(key)
+        if isinstance(spoken.value, list):
+            form = rng.choice(["{N}: {v}.", "Take {v} as the {n}."])
+        a = "an" if name[0] in "aeiou" else "a"
+        told.append(form.format(n=name, N=name.capitalize(), v=f"{spoken.text}{unit}", a=a))
     question = _sentence(rng, sketch, goal, split)
     story = pick(rng, STORIES, split)
     if "Now, " in story and not question.startswith("I"):

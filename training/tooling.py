@@ -28,7 +28,7 @@ from training.kinds import (
     uncapital,
     words,
 )
-from training.natural import DOMAINS, SKETCHES, Sketch, drawn
+from training.natural import DOMAINS, SKETCHES, Sketch, drawn, likeness
 from training.quantities import RESULTS, compute_tool
 from training.quantities import VERBS as COMPUTE_VERBS
 from training.variety import Pair, any_param, decorated, pair, wordy
@@ -49,6 +49,8 @@ class Tool:
     """Requests are whole sentences that name every required argument."""
     sketch: Sketch | None = None
     """What a tool of an everyday domain was made of."""
+    miss: Callable[[random.Random], str] | None = None
+    """A request near by that a tool of an everyday domain does not serve."""
 
     def schema(self) -> dict[str, Any]:
         out: dict[str, Any] = {"type": "object", "properties": {p.name: p.json_schema() for p in self.params}}
@@ -192,10 +194,18 @@ class Toolsmith:
             return self._ready(rng, self.composed(rng))
         return self._ready(rng, self.computing(rng))
 
-    def everyday(self, rng: random.Random, sketch: Sketch | None = None) -> Tool:
-        """A tool of training/domains."""
-        made = drawn(rng, self.kinds, sketch or rng.choice(SKETCHES))
-        tool = Tool(made.name, made.about, made.params, made.ask, made.sketch.topic, sketch=made.sketch)
+    def everyday(self, rng: random.Random, sketch: Sketch | None = None, prefix: bool = False) -> Tool:
+        """A tool of training/domains. prefix: its name begins with the domain's."""
+        made = drawn(rng, self.kinds, sketch or rng.choice(SKETCHES), prefix)
+        tool = Tool(
+            made.name,
+            made.about,
+            made.params,
+            made.ask,
+            made.sketch.topic,
+            sketch=made.sketch,
+            miss=made.miss,
+        )
         return self._ready(rng, tool, 0.08)
 
     def near(self, rng: random.Random, given: Sequence[Tool]) -> Tool | None:
@@ -214,7 +224,11 @@ class Toolsmith:
         made: list[Tool] = []
         if roll < 0.45:
             sketches = DOMAINS[rng.choice(list(DOMAINS))]
-            made = [self.everyday(rng, s) for s in rng.sample(sketches, min(count, len(sketches)))]
+            chosen = rng.sample(sketches, min(count, len(sketches)))
+            if rng.random() < 0.5:  # those that share most words with one
+                chosen = sorted(rng.sample(sketches, len(sketches)), key=lambda s: -likeness(s, chosen[0]))
+            prefix = rng.random() < 0.35
+            made = [self.everyday(rng, s, prefix) for s in chosen[:count]]
             return list({t.name: t for t in made}.values())
         if roll < 0.65 and self._relatives:
             raws = self._relatives[rng.choice(list(self._relatives))]
@@ -599,11 +613,11 @@ def plain(spoken: dict[str, Spoken]) -> dict[str, Any]:
 def single(rng: random.Random, tool: Tool) -> Task:
     spoken = arguments(rng, tool, rng.choice([0.0, 0.3, 0.5]))
     request = tool.ask(rng, spoken)
-    if request[-1:] in ".?!":
+    if request[-1:] in ".?!" and rng.random() < 0.5:
         request += rng.choice(TAILS)
-    if rng.random() < 0.1:  # numbers that no argument is
+    if rng.random() < 0.06:  # numbers that no argument is
         request = rng.choice(ASIDES).format(n=rng.randint(2, 60)) + request
-    elif rng.random() < 0.6:
+    elif rng.random() < 0.45:
         request = rng.choice(FILLERS) + request
     return Task(request, ((tool.name, plain(spoken)),), (spoken,))
 
@@ -666,7 +680,8 @@ def parallel(rng: random.Random, tool: Tool, split: Split) -> Task | None:
         if all(plain(made) != plain(o) for o in sets):
             sets.append(made)
     sets = sets[: rng.choice([2, 2, 2, 3, 3, 4])]
-    if len(sets) < 2 or any(re.search(r"[,?!;]|\.(?!\d)", s[p.name].text) for s in sets for p in chosen):
+    told = [s[p.name] for s in sets for p in chosen]
+    if len(sets) < 2 or any(t.whole or re.search(r"[,?!;]|\.(?!\d)", t.text) for t in told):
         return None
     if len(chosen) == 2 and rng.random() < 0.25:
         return _crossed(rng, tool, spoken, chosen)
@@ -691,7 +706,9 @@ def _crossed(rng: random.Random, tool: Tool, spoken: dict[str, Spoken], chosen: 
     for p in chosen:
         values = [spoken[p.name]] + [p.draw(rng) for _ in range(4)]
         apart = [
-            v for v in values[1:] if v.value != values[0].value and not re.search(r"[,?!;]|\.(?!\d)", v.text)
+            v
+            for v in values[1:]
+            if v.value != values[0].value and not v.whole and not re.search(r"[,?!;]|\.(?!\d)", v.text)
         ]
         if not apart:
             return None

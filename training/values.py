@@ -10,15 +10,25 @@ import datetime
 import random
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from training.kinds import Kinds, Spoken, clock, date, file_path, identifier, integer, listed, number
 from training.quantities import number_list
-from training.variety import formula
+from training.shapes import (
+    DAY_HOURS,
+    Draw,
+    Sort,
+    between,
+    conditions,
+    equation,
+    feet,
+    geographic,
+    hour,
+    scores,
+    told_options,
+)
 
-Draw = Callable[[random.Random], Spoken]
 FOLDER = Path(__file__).parent / "domains"
 LISTS = {
     name.strip(): [v.strip() for v in values.split(",")]
@@ -43,15 +53,6 @@ DATE_FORMATS = {
     "DD.MM.YYYY": "%d.%m.%Y",
     "DD-MM-YYYY": "%d-%m-%Y",
 }
-
-
-@dataclass(frozen=True)
-class Sort:
-    """What a parameter takes: its schema, how values are drawn, and what its description adds."""
-
-    schema: dict[str, Any]
-    draw: Draw
-    note: str = ""
 
 
 def _plainly(draw: Callable[[random.Random], str]) -> Draw:
@@ -116,6 +117,12 @@ def us_city(rng: random.Random) -> Spoken:
     )
 
 
+CITY_STATE = (
+    "The city and state, e.g. San Francisco, CA.", "In the form 'City, ST'.", "It should be in the format of City, State.", "Given as city and state abbreviation, such as Austin, TX.",
+    "Format: City, State.", "(city and state, for example Denver, CO)",
+)  # fmt: skip
+
+
 def option(said: str) -> str:
     """An option as people write it in a sentence: SIX_MONTHS -> six months."""
     return said if re.search(r"[A-Z]{2}|\d", said) else re.sub(r"[_\-]+", " ", said).lower()
@@ -155,6 +162,25 @@ def sort(kinds: Kinds, rng: random.Random, kind: str, args: str, about: str) -> 
             return Sort(text, dated(fmt), note)
         case "time":
             return Sort(text, clock, "As HH:MM, 24 hours.")
+        case "hour":
+            return Sort({"type": "integer"}, hour, rng.choice(DAY_HOURS))
+        case "minute":  # beside an hour: 6:05
+            return Sort(
+                {"type": "integer"},
+                lambda r: (lambda m: Spoken(m, f"{m:02}"))(
+                    r.choice([0, 5, 10, 15, 20, 30, 45, r.randrange(60)])
+                ),
+            )
+        case "feet":
+            return Sort({"type": "integer"}, feet)
+        case "geo":
+            return Sort({"type": "array", "items": {"type": "number"}}, geographic)
+        case "range":
+            return between(kinds, rng, whole[0], whole[1])
+        case "conditions":
+            return conditions(kinds, rng)
+        case "scores":
+            return scores(kinds, rng, options, about)
         case "enum":
             shown = list(options)
             if rng.random() < 0.3:
@@ -168,9 +194,10 @@ def sort(kinds: Kinds, rng: random.Random, kind: str, args: str, about: str) -> 
                 else shown
             )
             draw = lambda r: (lambda o: Spoken(o, option(o) if r.random() < 0.6 else o))(r.choice(shown))  # noqa: E731
-            if rng.random() < 0.3:  # told by the description alone
-                return Sort(text, draw, rng.choice(["Options: {o}.", "One of {o}.", "Can be {o}.", "Either {o}."]).format(o=", ".join(f"'{o}'" for o in shown)))  # fmt: skip
-            return Sort({"type": "string", "enum": shown}, draw)
+            if (roll := rng.random()) < 0.34:  # told by the description alone
+                return Sort(text, draw, told_options(rng, shown))
+            # or not told at all: what the request says is the value
+            return Sort(text if roll < 0.5 else {"type": "string", "enum": shown}, draw)
         case "map":
             pairs = [o.split("=") for o in options]
             digits = all(re.fullmatch(r"-?\d+", v) for v, _ in pairs)
@@ -181,6 +208,9 @@ def sort(kinds: Kinds, rng: random.Random, kind: str, args: str, about: str) -> 
             return Sort(
                 {**text, "enum": [v for v, _ in pairs]} if rng.random() < 0.5 else text, draw, f"{note}."
             )
+        case "alias":  # 'water (H2O)' is H2O
+            known = [o.split("=") for o in options]
+            return Sort(text, lambda r: (lambda p: Spoken(p[0], p[1]))(r.choice(known)))
         case "some":  # several of a closed list
             shown = [o[0].upper() + o[1:] for o in options] if rng.random() < 0.4 else options
             one = lambda r: (lambda o: Spoken(o, option(o)))(r.choice(shown))  # noqa: E731
@@ -205,7 +235,7 @@ def sort(kinds: Kinds, rng: random.Random, kind: str, args: str, about: str) -> 
             return Sort(
                 text,
                 us_city,
-                rng.choice(["The city and state, e.g. San Francisco, CA.", "In the form 'City, ST'."]),
+                rng.choice(CITY_STATE),
             )
         case "state":
             return Sort(text, _plainly(lambda r: r.choice(CITIES)[1]))
@@ -214,7 +244,7 @@ def sort(kinds: Kinds, rng: random.Random, kind: str, args: str, about: str) -> 
         case "place":
             return Sort(text, _plainly(lambda r: _place(kinds, r)))
         case "formula":
-            return Sort(text, _plainly(formula))
+            return Sort(text, equation)
         case "id":
             return Sort(text, _plainly(lambda r: identifier(r, pools)))
         case "path":
