@@ -16,7 +16,7 @@ from typing import Any
 
 from training.desk import world as worlds
 from training.desk.chains import Chain, Maker, makers
-from training.kinds import SCALARS, Kinds, Pools, Split, pick, words
+from training.kinds import SCALARS, Kinds, Pools, Split, Spoken, pick, words
 from training.replies import failure, result, wrong
 from training.several import together
 from training.talk import DECLINES, plain_question, small_talk
@@ -128,7 +128,7 @@ class Writer:
 
     def _kind(self, rng: random.Random) -> Callable[[random.Random, list[Tool]], Conversation]:
         kinds = (self.calls, self.run, self.decline, self.clarify, self.chat)
-        return rng.choices(kinds, (53, 19, 17, 3, 8))[0]
+        return rng.choices(kinds, (53, 19, 17, 5, 6))[0]
 
     # ── tool sets ──
 
@@ -223,6 +223,8 @@ class Writer:
             return None
         p = rng.choice(varied)
         new = {**spoken, p.name: p.draw(rng)}
+        if new[p.name].whole:
+            return None
         said = new[p.name].text
         ask = pick(
             rng,
@@ -413,8 +415,15 @@ class Writer:
             return self.chat(rng, given)
         tool, missing = rng.choice(able)
         spoken = arguments(rng, tool, 0.2)
-        request = tool.ask(rng, {k: v for k, v in spoken.items() if k != missing.name})
         said = words(missing.name)
+        known = {k: v for k, v in spoken.items() if k != missing.name}
+        if spoken[missing.name].whole:
+            return self.chat(rng, given)
+        if tool.sketch and missing.schema["type"] != "string" and rng.random() < 0.5:
+            # a letter in place of the number: 'a circle with radius r'
+            letter = rng.choice([said[0], said[0], said[0].upper(), "x"])
+            known[missing.name] = Spoken(None, rng.choice([letter, letter, f"'{letter}'"]))
+        request = tool.ask(rng, known)
         question = pick(
             rng,
             [

@@ -88,7 +88,8 @@ def _sets(rng: random.Random, tool: Tool) -> _Sets | None:
             sets.append(made)
         if len(sets) == wanted:
             break
-    if len(sets) < 2 or any(NO_LIST.search(s[p.name].text) for s in sets for p in varied):
+    told = [s[p.name] for s in sets for p in varied]
+    if len(sets) < 2 or any(t.whole or NO_LIST.search(t.text) for t in told):
         return None
     return _Sets(tool, sets, varied)
 

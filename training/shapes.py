@@ -128,15 +128,9 @@ def between(kinds: Kinds, rng: random.Random, low: int, high: int) -> Sort:
         dollar = "$" if high > 9000 else ""
         x, y = (f"{dollar}{v:,}" if r.random() < 0.6 else f"{dollar}{v}" for v in (a, b))
         text = r.choice(
-            [
-                f"{x} to {y}",
-                f"between {x} and {y}",
-                f"from {x} to {y}",
-                f"{x} - {y}",
-                f"at least {x} and at most {y}",
-            ]
+            [f"{x} to {y}", f"{x} - {y}", f"between {x} and {y}", f"of at least {x} and at most {y}"]
         )
-        return Spoken({first: a, last: b}, text)
+        return Spoken({first: a, last: b}, text, whole=text.startswith(("between", "of")))
 
     kind = rng.choice(["integer", "number"])
     fields = {

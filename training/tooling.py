@@ -603,7 +603,16 @@ class Task:
 
 def arguments(rng: random.Random, tool: Tool, optional: float = 0.45) -> dict[str, Spoken]:
     """A value for each required parameter and some optional ones, in schema order."""
-    return {p.name: p.draw(rng) for p in tool.params if p.required or rng.random() < optional}
+    out: dict[str, Spoken] = {}
+    for p in tool.params:
+        if p.required or rng.random() < optional:
+            drawn = p.draw(rng)
+            for _ in range(3):  # from Rome to Rome?
+                if not isinstance(drawn.value, str) or all(drawn.value != o.value for o in out.values()):
+                    break
+                drawn = p.draw(rng)
+            out[p.name] = drawn
+    return out
 
 
 def plain(spoken: dict[str, Spoken]) -> dict[str, Any]:

@@ -242,7 +242,7 @@ def decorated(rng: random.Random, pools: Pools, p: Param, wordiness: float) -> P
     about = wordy(rng, pools, p.about) if rng.random() < wordiness else p.about
     if schema["type"] == "string" and "enum" not in schema and rng.random() < 0.06:
         schema |= {"minLength": 1, "maxLength": rng.choice([200, 255, 256, 500, 1000])}
-    if schema["type"] == "object" and rng.random() < 0.5:
+    if "properties" in schema and rng.random() < 0.5:
         schema["additionalProperties"] = False
     default: dict[str, Any] = {}
     if not p.required and "Default" in about:  # it is told already
