@@ -117,7 +117,7 @@ class Writer:
         """
         if rng.random() < DESK:
             place = _Desk.drawn(rng, self)
-            made = [self._at_desk(rng, place) for _ in range(min(most, rng.randint(3, 6)))]
+            made = [self._at_desk(rng, place) for _ in range(min(most, rng.randint(3, 7)))]
         else:
             given = self.toolset(rng)
             made = [self._kind(rng)(rng, given) for _ in range(min(most, rng.randint(4, 8 + len(given))))]
@@ -252,8 +252,10 @@ class Writer:
         expected: list[str] = []
         while not any(m.role == "user" for m in messages):
             for _ in range(rng.choice([1, 1, 1, 2])):
-                count = rng.choice([1, 1, 1, 2, 2, 3])
-                chains = [c for c in (rng.choice(kinds)(rng, world, roles) for _ in range(count)) if c]
+                count = rng.choice([1, 1, 1, 2, 2, 3, 3])
+                drawn = [c for c in (rng.choice(kinds)(rng, world, roles) for _ in range(count)) if c]
+                # nobody asks the same twice in other words
+                chains = list({c.topic or c.question.partition("?")[0]: c for c in drawn}.values())
                 if chains:
                     expected = self._follow(rng, world, roles, chains, messages)
         return Conversation(
@@ -272,7 +274,9 @@ class Writer:
         joiner = rng.choice([" ", " Also: ", " And ", "\n"])
         request = chains[0].question
         for c in chains[1:]:
-            request += joiner + (c.question if joiner != " And " else c.question[0].lower() + c.question[1:])
+            # a name, which the question may begin with, keeps its capital
+            small = joiner == " And " and re.split(r"\W", c.question)[0] in SMALL
+            request += joiner + (c.question[0].lower() + c.question[1:] if small else c.question)
         if rng.random() < 0.3:
             request = (
                 rng.choice(["Please help: ", "Hi! ", "A question: ", "I'd like to know: ", "Tell me: "])
@@ -281,7 +285,7 @@ class Writer:
         messages.append(Message("user", request))
         results: list[list[str]] = [[] for _ in chains]
         in_parallel = rng.random() < 0.5
-        wrong = rng.random() < 0.15
+        wrong = rng.random() < 0.2
         while any(len(r) < len(c.steps) for r, c in zip(results, chains, strict=True)):
             waiting = [i for i, c in enumerate(chains) if len(results[i]) < len(c.steps)]
             if not in_parallel:
@@ -304,7 +308,7 @@ class Writer:
                 0.6,
             )
             if wrong and len(unique) == 1:
-                spoiled = self._spoil(rng, world, unique[0])
+                spoiled = self._astray(rng, world, unique[0]) or self._spoil(rng, world, unique[0])
                 if spoiled:
                     messages += [
                         Message("assistant", plan, (spoiled,), trained=False),
@@ -315,7 +319,7 @@ class Writer:
                             "",
                             "I correct the call.",
                             "I try again with the right name.",
-                            "That failed, so I try another way.",
+                            "That does not help, so I try another way.",
                         ]
                     )
                 wrong = False
@@ -339,6 +343,28 @@ class Writer:
             "compute": rng.choice(["calculate the result", "work out the number", f"compute {first}"]),
             "convert": rng.choice(["convert the value", f"convert {first}", "convert the units"]),
         }[role]
+
+    def _astray(self, rng: random.Random, world: worlds.World, c: Call) -> Call | None:
+        """A call that leads to the wrong place: another file, a file's name as one would guess it, a table without
+        the column."""
+        role = world.role(c)
+        if rng.random() < 0.4:
+            return None
+        if role == "read":
+            ((key, value),) = c[1].items()
+            stem, _, ending = value.partition(".")
+            guess = f"{re.split('[-_]', stem)[-1]}.{ending}"
+            if not world.enumerated and guess != value and rng.random() < 0.6:
+                return c[0], {key: guess}
+            others = [f for f in world.files if f != value]
+            return (c[0], {key: rng.choice(others)}) if others else None
+        if role == "query" and len(world.tables) > 1:
+            ((key, sql),) = c[1].items()
+            table = re.search(r"FROM (\w+)", sql)
+            others = [t.name for t in world.tables if table and t.name != table.group(1)]
+            if table and others and "JOIN" not in sql:
+                return c[0], {key: re.sub(rf"\b{table.group(1)}\b", rng.choice(others), sql)}
+        return None
 
     def _spoil(self, rng: random.Random, world: worlds.World, c: Call) -> Call | None:
         """A call that fails in the world, close to the right one."""
@@ -480,6 +506,54 @@ class _Desk:
         return cls(world, roles, makers(roles), tools)
 
 
+SMALL = frozenset(
+    [
+        "What",
+        "Who",
+        "Which",
+        "When",
+        "Where",
+        "How",
+        "At",
+        "From",
+        "In",
+        "On",
+        "Over",
+        "For",
+        "By",
+        "Since",
+        "Tell",
+        "Give",
+        "Name",
+        "Find",
+        "Count",
+        "Look",
+        "List",
+        "Show",
+        "Compute",
+        "Add",
+        "Multiply",
+        "Divide",
+        "Convert",
+        "Is",
+        "Take",
+        "Square",
+        "Split",
+        "Average",
+        "Mean",
+        "Number",
+        "Total",
+        "Sum",
+        "Of",
+        "Among",
+        "Visitors",
+        "Price",
+        "Mass",
+        "Worth",
+        "Stock",
+        "The",
+    ]
+)  # words that a question may begin with, small behind "And"
 COMMON = {"get", "list", "the", "find", "search", "check", "create", "calculate"}
 
 

@@ -12,7 +12,7 @@ from training.desk.facts import Fact
 from training.desk.tables import draw_question, quoted
 from training.desk.units import UNITS, plain_number
 from training.desk.world import World, cells_of, run_call, value_of
-from training.kinds import pick
+from training.kinds import pick, uncapital
 from training.tooling import Call
 
 Step = Callable[[list[str]], Call]
@@ -33,13 +33,15 @@ class Chain:
     question: str
     steps: list[Step]
     answer: Callable[[list[str]], str]
-    key: str = ""
+    keys: tuple[str, ...] = ()
     """What the answer must quote where that is not the last result as it stands."""
+    topic: str = ""
+    """What all chains that ask for one thing in other words share."""
 
     def quoted(self, results: list[str]) -> list[str]:
         """The strings a right answer holds."""
-        if self.key:
-            return [self.key]
+        if self.keys:
+            return list(self.keys)
         return [] if results[-1] in ("no rows", "[]") else cells_of(results[-1])
 
 
@@ -50,7 +52,7 @@ def makers(roles: list[str]) -> list[Maker]:
     """The kinds of chain these tools can answer, as often as they should come."""
     out: list[Maker] = []
     if "read" in roles or "search" in roles:
-        out += [fact_chain] * 5 + [two_facts_chain] * 2
+        out += [fact_chain] * 5 + [two_facts_chain] * 2 + [facts_of_one_place] * 2
     if "query" in roles:
         out += [sql_chain] * 6
     if "query" in roles and "compute" in roles:
@@ -86,7 +88,7 @@ def fact_chain(rng: random.Random, world: World, roles: list[str]) -> Chain | No
         return _converted(rng, world, fact, steps)
     if fact.quantity in ("mass", "money", "volume", "count", "time") and "compute" in roles and roll < 0.75:
         return _multiplied(rng, world, fact, steps)
-    return Chain(fact.question, steps, lambda r: fact.answer(fact.value), key=fact.text)
+    return Chain(fact.question, steps, lambda r: fact.answer(fact.value), keys=(fact.text,))
 
 
 def _converted(rng: random.Random, world: World, fact: Fact, steps: list[Step]) -> Chain:
@@ -160,12 +162,47 @@ def two_facts_chain(rng: random.Random, world: World, roles: list[str]) -> Chain
     steps = [*_look_up(rng, world, a, where), *_look_up(rng, world, b, where)]
     word, sign = rng.choice([("sum", "+"), ("difference", "-")])
     x, y = (a, b) if sign == "+" or a.number >= b.number else (b, a)
-    second = b.question[0].lower() + b.question[1:].rstrip("?.")
-    question = f"{a.question} And {second}? What is the {word}?"
+    second = uncapital(b.question, [b.entity]).rstrip("?.")
+    asked = rng.choice(
+        [
+            "What is the {w}?",
+            "What is the {w}?",
+            "Tell me the {w}.",
+            "Give me the {w} of the two.",
+            "What {w} do they make?",
+            "And the {w}?",
+        ]
+    )
+    question = f"{a.question} And {second}? {asked.format(w=word)}"
     steps.append(lambda _: world.call("compute", expression=f"{x.text} {sign} {y.text}"))
     unit = f" {a.unit}" if a.unit else ""
     both = f"{a.answer(a.text + unit)} {b.answer(b.text + unit)}"
     return Chain(question, steps, lambda r: f"{both} The {word} is {value_of(r[-1])}{unit}.")
+
+
+def facts_of_one_place(rng: random.Random, world: World, roles: list[str]) -> Chain | None:
+    """Two or three facts of one file, read once."""
+    files = {f.file: [g for g in world.facts if g.file == f.file] for f in world.facts}
+    if "read" not in roles or not files:
+        return None
+    facts = files[rng.choice(list(files))]
+    if len(facts) < 2:
+        return None
+    told = rng.sample(facts, min(len(facts), rng.choice([2, 2, 3])))
+    e = told[0].entity
+    rest = [uncapital(f.question, [e]) for f in told[1:]]
+    if rng.random() < 0.4:
+        rest = [re.sub(rf" (?:at|of) {re.escape(e)}", " there", q) for q in rest]
+    if rng.random() < 0.4:
+        question = " ".join(
+            [told[0].question, *(f"{rng.choice(['And', 'Also,', 'And then,'])} {q}" for q in rest)]
+        )
+    else:
+        asks = [told[0].question.rstrip("?."), *(q.rstrip("?.") for q in rest)]
+        question = ", ".join(asks[:-1]) + rng.choice([", and ", " and "]) + asks[-1] + "?"
+    answer = " ".join(f.answer(f.value) for f in told)
+    steps = _look_up(rng, world, told[0], ["read", *(r for r in roles if r == "list")])
+    return Chain(question, steps, lambda r: answer, keys=tuple(f.text for f in told))
 
 
 def sql_chain(rng: random.Random, world: World, roles: list[str]) -> Chain | None:
@@ -245,7 +282,8 @@ def two_cells_chain(rng: random.Random, world: World, roles: list[str]) -> Chain
         )
         answer = f"{{n}} has {first} {{a}} and {second} {{b}}, which makes {{v}}."
     key, row = table.of_kind("key")[0], rng.choice(table.rows)
-    name, a, b = (table.cell(row, c) for c in (key, first, second))
+    name = table.cell(row, key)
+    a, b = (plain_number(table.cell(row, c)) for c in (first, second))  # as the results show them
     if sign == "/" and not b:
         return None
     where = f"FROM {table.name} WHERE {key} = {quoted(name)}"
@@ -332,4 +370,4 @@ def list_chain(rng: random.Random, world: World, roles: list[str]) -> Chain:
     names = sorted(world.files)
     step: Step = lambda _: world.call("list")  # noqa: E731
     answer = f"There are {len(names)} files: {', '.join(names)}."
-    return Chain(pick(rng, asks, world.kinds.split), [step], lambda r: answer)
+    return Chain(pick(rng, asks, world.kinds.split), [step], lambda r: answer, topic="the files")

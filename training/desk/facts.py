@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import random
+import re
 from dataclasses import dataclass
 
 from training.desk.units import UNITS, shown
@@ -43,6 +44,8 @@ PLACES = [
     "aquarium",
 ]
 CURRENCIES = ["euros", "dollars", "pounds", "crowns", "francs"]
+NOUNS = ("mass", "money", "count", "length")  # what any noun may have
+POOLS = {"colour": ("colour",), "origin": ("city", "country"), "supplier": ("company",)}
 
 
 @dataclass(frozen=True)
@@ -60,53 +63,69 @@ class Kind:
 
 # quantity | objects | low | high | answer, then the sentences, then the questions
 RAW = """
-length | tower chimney gate dome mast wall roof statue hall arch crane silo | 2 | 900 | the {o} of {e} is {v} high
-The {o} is {n} {u} high. ~ The {o} has a height of {n} {u}. ~ {n} {u} is the height of the {o}. ~ At {n} {u}, the {o} can be seen from afar. ~ The {o} rises {n} {u}.
-How high is the {o} of {e}? ~ What is the height of the {o} of {e}? ~ How tall is the {o} at {e}? ~ The {o} of {e}: how high is it? ~ Find the height of the {o} of {e}.
+length | tower chimney gate dome mast wall roof statue hall arch crane silo column monument pylon obelisk stack lantern staircase scaffold mound cliff fountain | 2 | 900 | the {o} of {e} is {v} high
+The {o} is {n} {u} high. ~ The {o} has a height of {n} {u}. ~ {n} {u} is the height of the {o}. ~ At {n} {u}, the {o} can be seen from afar. ~ The {o} rises {n} {u}. ~ Our {o} reaches a height of {n} {u}. ~ Height of the {o}: {n} {u}. ~ With its {n} {u}, the {o} is the pride of the place. ~ The {o} was raised to {n} {u}. ~ From its foot to its tip the {o} is {n} {u}.
+How high is the {o} of {e}? ~ What is the height of the {o} of {e}? ~ How tall is the {o} at {e}? ~ The {o} of {e}: how high is it? ~ Find the height of the {o} of {e}. ~ How tall is the {o} of {e}? ~ What height has the {o} at {e}? ~ Tell me the height of the {o} of {e}. ~ How high does the {o} of {e} rise? ~ Give the height of {e}'s {o}. ~ At {e}, how high is the {o}?
 
-length | bridge pier tunnel fence path corridor cable canal track rope pipe hedge | 3 | 800 | the {o} of {e} is {v} long
-The {o} is {n} {u} long. ~ The length of the {o} is {n} {u}. ~ From end to end the {o} measures {n} {u}. ~ The {o} runs for {n} {u}. ~ They laid a {o} of {n} {u}.
-How long is the {o} of {e}? ~ What's the length of the {o} at {e}? ~ What does the {o} of {e} measure? ~ Tell me how long the {o} of {e} is. ~ How far does the {o} of {e} run?
+length | bridge pier tunnel fence path corridor cable canal track rope pipe hedge gangway aisle railing drain chain conveyor runway terrace avenue ditch ramp | 3 | 800 | the {o} of {e} is {v} long
+The {o} is {n} {u} long. ~ The length of the {o} is {n} {u}. ~ From end to end the {o} measures {n} {u}. ~ The {o} runs for {n} {u}. ~ They laid a {o} of {n} {u}. ~ The {o} has a length of {n} {u}. ~ Along its {n} {u}, the {o} is lit at night. ~ Length of the {o}: {n} {u}. ~ The {o} stretches over {n} {u}. ~ The {o} was extended to {n} {u}. ~ Walking the whole {o} means {n} {u}. ~ The {o} covers a length of {n} {u}. ~ A {o} of {n} {u} was added. ~ {o}: {n} {u} (length) ~ The new {o} is {n} {u} long.
+How long is the {o} of {e}? ~ What's the length of the {o} at {e}? ~ What does the {o} of {e} measure? ~ Tell me how long the {o} of {e} is. ~ How far does the {o} of {e} run? ~ How long is the {o} at {e}? ~ What length has the {o} of {e}?
 
-length | coast village airport town forest spring border lake road church | 1 | 90 | the {o} is {v} from {e}
-The {o} lies {n} {u} away. ~ It is {n} {u} to the {o}. ~ The way to the {o} is {n} {u}. ~ The nearest {o} is at a distance of {n} {u}. ~ One walks {n} {u} to reach the {o}.
-How far is the {o} from {e}? ~ What is the distance from {e} to the {o}? ~ How far is it to the {o} from {e}? ~ How much of a walk is it from {e} to the {o}? ~ From {e}, how far away is the {o}?
+length | coast village airport town forest spring border lake road church river bakery-shop bus-stop island junction campsite hill post-office pharmacy waterfall glacier ruin | 1 | 90 | the {o} is {v} from {e}
+The {o} lies {n} {u} away. ~ It is {n} {u} to the {o}. ~ The way to the {o} is {n} {u}. ~ The nearest {o} is at a distance of {n} {u}. ~ One walks {n} {u} to reach the {o}. ~ The distance to the {o} is {n} {u}. ~ {n} {u} separate it from the {o}. ~ The {o} can be reached in {n} {u}. ~ The {o} is {n} {u} off. ~ Distance to the {o}: {n} {u}. ~ Signs say that the {o} is {n} {u} from here. ~ From the gate to the {o} it is {n} {u}. ~ You will find the {o} after {n} {u}. ~ Not more than {n} {u} lie between it and the {o}. ~ The {o}: {n} {u} down the road.
+How far is the {o} from {e}? ~ What is the distance from {e} to the {o}? ~ How far is it to the {o} from {e}? ~ How much of a walk is it from {e} to the {o}? ~ From {e}, how far away is the {o}? ~ How far must one go from {e} to the {o}? ~ How far away from {e} is the {o}? ~ Give the distance to the {o} from {e}.
 
-mass | crate sack barrel bell anchor box wheel cheese stone basket block drum | 2 | 400 | a {o} of {e} weighs {v}
-Each {o} weighs {n} {u}. ~ A {o} weighs {n} {u}. ~ The weight of a {o} is {n} {u}. ~ One {o} comes to {n} {u}. ~ Every {o} had a weight of {n} {u}.
-How much does a {o} of {e} weigh? ~ What is the weight of one {o} at {e}? ~ How heavy is a {o} at {e}? ~ What does each {o} of {e} weigh? ~ Give me the weight of a {o} of {e}.
+mass | crate sack barrel bell anchor box wheel cheese stone basket block drum bale jug brick log trunk sandbag plate lantern tray pallet pumpkin hammer | 2 | 400 | a {o} of {e} weighs {v}
+Each {o} weighs {n} {u}. ~ A {o} weighs {n} {u}. ~ The weight of a {o} is {n} {u}. ~ One {o} comes to {n} {u}. ~ Every {o} had a weight of {n} {u}. ~ The {o}s weigh {n} {u} apiece. ~ A single {o} brings {n} {u} to the scale. ~ Weight of a {o}: {n} {u}. ~ Per {o} we count {n} {u}. ~ The scale shows {n} {u} for a {o}. ~ A {o} has a mass of {n} {u}. ~ {o}: {n} {u} each (weight) ~ No {o} is heavier than the others: {n} {u}. ~ One must lift {n} {u} to move a {o}. ~ Filled, a {o} weighs {n} {u}.
+How much does a {o} of {e} weigh? ~ What is the weight of one {o} at {e}? ~ How heavy is a {o} at {e}? ~ What does each {o} of {e} weigh? ~ Give me the weight of a {o} of {e}. ~ How heavy is one {o} of {e}? ~ What is the mass of a {o} at {e}? ~ Tell me what a {o} of {e} weighs. ~ What weight has a {o} of {e}? ~ A {o} at {e}: how heavy is it?
 
-volume | tank cistern vat pool kettle well boiler trough bucket keg | 5 | 900 | the {o} of {e} holds {v}
-The {o} holds {n} {u}. ~ Up to {n} {u} fit into the {o}. ~ The {o} has room for {n} {u}. ~ The capacity of the {o} is {n} {u}. ~ When full, the {o} contains {n} {u}.
-How much does the {o} of {e} hold? ~ What is the capacity of the {o} at {e}? ~ How much fits into the {o} of {e}? ~ What volume has the {o} of {e}? ~ How big is the {o} at {e}?
+volume | tank cistern vat pool kettle well boiler trough bucket keg reservoir jar barrel pond flask bathtub churn sink aquifer canister | 5 | 900 | the {o} of {e} holds {v}
+The {o} holds {n} {u}. ~ Up to {n} {u} fit into the {o}. ~ The {o} has room for {n} {u}. ~ The capacity of the {o} is {n} {u}. ~ When full, the {o} contains {n} {u}. ~ The {o} takes {n} {u}. ~ Capacity of the {o}: {n} {u}. ~ There is space for {n} {u} in the {o}. ~ The {o} was built for {n} {u}. ~ {o}: {n} {u} (capacity) ~ At most {n} {u} go into the {o}. ~ A full {o} means {n} {u}. ~ The {o} has a volume of {n} {u}.
+How much does the {o} of {e} hold? ~ What is the capacity of the {o} at {e}? ~ How much fits into the {o} of {e}? ~ What volume has the {o} of {e}? ~ How big is the {o} at {e}? ~ What is the volume of the {o} of {e}? ~ How much can the {o} at {e} take? ~ Tell me the capacity of the {o} of {e}. ~ At {e}, how much does the {o} hold? ~ How much is in the {o} of {e} when it is full?
 
-temperature | oven cellar greenhouse kiln basin dryer sauna cold-room furnace stable | 2 | 95 | the {o} of {e} is at {v}
-The {o} is kept at {n} degrees {u}. ~ The {o} has a temperature of {n} degrees {u}. ~ It is {n} degrees {u} in the {o}. ~ The {o} must never exceed {n} degrees {u}. ~ They heat the {o} to {n} degrees {u}.
-How warm is the {o} of {e}? ~ What is the temperature of the {o} at {e}? ~ At which temperature is the {o} of {e}? ~ How hot does it get in the {o} of {e}? ~ Find the temperature of the {o} at {e}.
+temperature | oven cellar greenhouse kiln basin dryer sauna cold-room furnace stable freezer boiler-room incubator pantry laboratory attic smokehouse hothouse vault drying-room | 2 | 95 | the {o} of {e} is at {v}
+The {o} is kept at {n} degrees {u}. ~ The {o} has a temperature of {n} degrees {u}. ~ It is {n} degrees {u} in the {o}. ~ The {o} must never exceed {n} degrees {u}. ~ They heat the {o} to {n} degrees {u}. ~ The {o} is set to {n} degrees {u}. ~ We measured {n} degrees {u} in the {o}. ~ The {o} reaches {n} degrees {u}.
+How warm is the {o} of {e}? ~ What is the temperature of the {o} at {e}? ~ At which temperature is the {o} of {e}? ~ How hot does it get in the {o} of {e}? ~ Find the temperature of the {o} at {e}. ~ What temperature has the {o} of {e}? ~ How many degrees does the {o} at {e} have? ~ Tell me the temperature of the {o} of {e}. ~ At {e}, how warm is the {o}? ~ How warm is it in the {o} at {e}? ~ What does the thermometer show in the {o} of {e}?
 
-time | crossing visit shift harvest cleaning inspection lesson show trip repair | 2 | 90 | the {o} of {e} takes {v}
-The {o} takes {n} {u}. ~ One {o} lasts {n} {u}. ~ It takes {n} {u} to finish the {o}. ~ The {o} is over after {n} {u}. ~ Allow {n} {u} for the {o}.
-How long does the {o} of {e} take? ~ What is the duration of the {o} at {e}? ~ How long is the {o} at {e}? ~ How much time does the {o} of {e} need? ~ The {o} of {e} takes how long?
+time | crossing visit shift harvest cleaning inspection lesson show trip repair ride tasting loading walk class rehearsal break climb ceremony dive interview | 2 | 90 | the {o} of {e} takes {v}
+The {o} takes {n} {u}. ~ One {o} lasts {n} {u}. ~ It takes {n} {u} to finish the {o}. ~ The {o} is over after {n} {u}. ~ Allow {n} {u} for the {o}. ~ The {o} lasts {n} {u}. ~ Duration of the {o}: {n} {u}. ~ Plan {n} {u} for the {o}. ~ The {o} goes on for {n} {u}. ~ After {n} {u} the {o} ends. ~ The {o} was shortened to {n} {u}. ~ {o}: {n} {u} (duration) ~ The {o} needs {n} {u}. ~ Everyone spends {n} {u} on the {o}. ~ A {o} of {n} {u} is offered.
+How long does the {o} of {e} take? ~ What is the duration of the {o} at {e}? ~ How long is the {o} at {e}? ~ How much time does the {o} of {e} need? ~ The {o} of {e} takes how long? ~ How long does the {o} at {e} last? ~ For how long does the {o} of {e} go on? ~ Tell me the duration of the {o} of {e}. ~ At {e}, how long does the {o} take? ~ What time does one need for the {o} of {e}?
 
-money | ticket loaf bottle room seat lamp jar poster cup meal coat ride ladder rope | 2 | 250 | a {o} costs {v} at {e}
-A {o} costs {n} {u}. ~ The price of a {o} is {n} {u}. ~ One pays {n} {u} for a {o}. ~ They charge {n} {u} for a {o}. ~ For {n} {u} you get a {o}.
-What does a {o} cost at {e}? ~ How much is a {o} at {e}? ~ What is the price of a {o} of {e}? ~ How much do they charge for a {o} at {e}? ~ How expensive is a {o} at {e}?
+money | ticket loaf bottle room seat lamp jar poster cup meal coat ride ladder rope blanket map candle basket hat mug pencil umbrella book parking-space breakfast photo | 2 | 250 | a {o} costs {v} at {e}
+A {o} costs {n} {u}. ~ The price of a {o} is {n} {u}. ~ One pays {n} {u} for a {o}. ~ They charge {n} {u} for a {o}. ~ For {n} {u} you get a {o}. ~ Price of a {o}: {n} {u}. ~ A {o} is sold for {n} {u}. ~ {o}: {n} {u} each ~ Each {o} costs {n} {u}. ~ You can buy a {o} for {n} {u}. ~ The {o} is {n} {u}. ~ We ask {n} {u} for a {o}. ~ A {o} now costs {n} {u}. ~ Visitors pay {n} {u} per {o}. ~ {n} {u} is what a {o} costs.
+What does a {o} cost at {e}? ~ How much is a {o} at {e}? ~ What is the price of a {o} of {e}? ~ How much do they charge for a {o} at {e}? ~ How expensive is a {o} at {e}? ~ What do I pay for a {o} at {e}? ~ What does one {o} cost at {e}? ~ At {e}, what is the price of a {o}? ~ How many {u} is a {o} at {e}? ~ What is a {o} sold for at {e}? ~ A {o} at {e} costs how much?
 
-count | worker room window bed boat guest table door cow lamp member pupil machine | 3 | 950 | {e} has {v} {o}s
-There are {n} {o}s. ~ It has {n} {o}s. ~ They count {n} {o}s in all. ~ The number of {o}s is {n}. ~ A total of {n} {o}s belong to it.
-How many {o}s are there at {e}? ~ What is the number of {o}s of {e}? ~ How many {o}s does {e} have? ~ {e} has how many {o}s? ~ Count the {o}s of {e}.
+count | worker room window bed boat guest table door cow lamp member pupil machine goat tent bicycle locker pond oven statue kitchen volunteer | 3 | 950 | {e} has {v} {o}s
+There are {n} {o}s. ~ It has {n} {o}s. ~ They count {n} {o}s in all. ~ The number of {o}s is {n}. ~ A total of {n} {o}s belong to it. ~ Its {o}s are {n} in number. ~ {n} {o}s can be found here. ~ It owns {n} {o}s. ~ The list names {n} {o}s. ~ {o}s: {n} ~ In all, {n} {o}s are there. ~ The {o}s were counted: {n}. ~ One finds {n} {o}s.
+How many {o}s are there at {e}? ~ What is the number of {o}s of {e}? ~ How many {o}s does {e} have? ~ {e} has how many {o}s? ~ Count the {o}s of {e}. ~ How many {o}s are at {e}? ~ How many {o}s belong to {e}? ~ Tell me the number of {o}s at {e}. ~ At {e}, how many {o}s are there? ~ How many {o}s can be found at {e}? ~ Give the count of {o}s at {e}. ~ {o}s of {e}: how many?
 
-person | owner keeper captain cook manager founder guard doctor gardener clerk architect pilot | 0 | 0 | the {o} of {e} is {v}
-The {o} is {n}. ~ {n} is the {o}. ~ {n} works there as {o}. ~ Its {o} is called {n}. ~ {o}: {n}.
-Who is the {o} of {e}? ~ What is the name of the {o} at {e}? ~ Name the {o} of {e}. ~ Who works as {o} at {e}? ~ Which person is {o} of {e}?
+person | owner keeper captain cook manager founder guard doctor gardener clerk architect pilot treasurer director baker mechanic librarian secretary trainer accountant porter inspector nurse | 0 | 0 | the {o} of {e} is {v}
+The {o} is {n}. ~ {n} is the {o}. ~ {n} works there as {o}. ~ Its {o} is called {n}. ~ {o}: {n}. ~ {n} has been the {o} for years. ~ As {o}, {n} has the keys. ~ The work of the {o} is done by {n}.
+Who is the {o} of {e}? ~ What is the name of the {o} at {e}? ~ Name the {o} of {e}. ~ Who works as {o} at {e}? ~ Which person is {o} of {e}? ~ Who is {o} at {e}? ~ Tell me who the {o} of {e} is. ~ Who does the work of the {o} at {e}? ~ At {e}, who is the {o}? ~ What is the {o} of {e} called? ~ By what name is the {o} of {e} known? ~ Give the name of {e}'s {o}.
 
-clock | shop office tour canteen counter workshop service course gallery kiosk | 0 | 0 | the {o} of {e} opens at {v}
-The {o} opens at {n}. ~ From {n} on the {o} is open. ~ The {o} starts at {n}. ~ Opening time of the {o}: {n}. ~ Every day at {n} the {o} begins.
-When does the {o} of {e} open? ~ At what time does the {o} start at {e}? ~ From when is the {o} of {e} open? ~ When does the {o} at {e} begin? ~ What is the starting time of the {o} of {e}?
+clock | shop office tour canteen counter workshop service course gallery kiosk museum exhibition pool desk bar playground surgery theatre fair | 0 | 0 | the {o} of {e} opens at {v}
+The {o} opens at {n}. ~ From {n} on the {o} is open. ~ The {o} starts at {n}. ~ Opening time of the {o}: {n}. ~ Every day at {n} the {o} begins. ~ The {o} opens its doors at {n}. ~ Opening of the {o}: {n}. ~ The {o} can be visited from {n}. ~ At {n} the {o} opens. ~ The {o} is open from {n} on. ~ {o}: from {n} ~ Not before {n} does the {o} open. ~ The {o} begins at {n}. ~ Be there at {n}, when the {o} starts. ~ The {o} is closed until {n}.
+When does the {o} of {e} open? ~ At what time does the {o} start at {e}? ~ From when is the {o} of {e} open? ~ When does the {o} at {e} begin? ~ What is the starting time of the {o} of {e}? ~ At what hour does the {o} of {e} open? ~ From what time on is the {o} at {e} open? ~ What is the opening time of the {o} at {e}?
 
-year | chapel wing tower bridge hall kitchen barn dock tavern stage | 1650 | 2024 | the {o} of {e} dates from {v}
-The {o} was built in {n}. ~ The {o} dates from {n}. ~ In {n} the {o} was finished. ~ Since {n} there has been a {o}. ~ The {o} was opened in {n}.
-When was the {o} of {e} built? ~ In which year was the {o} at {e} finished? ~ How old is the {o} of {e}? Give the year. ~ From which year is the {o} of {e}? ~ What year does the {o} at {e} date from?
+year | chapel wing tower bridge hall kitchen barn dock tavern stage mill tunnel gate arcade cellar well greenhouse stable museum cottage | 1650 | 2024 | the {o} of {e} dates from {v}
+The {o} was built in {n}. ~ The {o} dates from {n}. ~ In {n} the {o} was finished. ~ Since {n} there has been a {o}. ~ The {o} was opened in {n}. ~ The {o} was put up in {n}. ~ The {o} is from {n}. ~ Built in {n}, the {o} still stands. ~ {n} saw the first {o}. ~ The {o} goes back to {n}. ~ The {o} was completed in {n}. ~ {o}: built {n} ~ A {o} was added in {n}. ~ The year {n} is carved over the {o}. ~ They began to use the {o} in {n}.
+When was the {o} of {e} built? ~ In which year was the {o} at {e} finished? ~ How old is the {o} of {e}? Give the year. ~ From which year is the {o} of {e}? ~ What year does the {o} at {e} date from? ~ In what year was the {o} of {e} built? ~ Tell me the year in which the {o} of {e} was built. ~ At {e}, from what year is the {o}? ~ What is the year of the {o} of {e}? ~ Since when has {e} had a {o}?
+
+colour | door bench boat sign roof fence flag carpet wagon gate | 0 | 0 | the {o} of {e} is {v}
+The {o} is painted {n}. ~ Colour of the {o}: {n}. ~ The {o} is {n}. ~ They chose {n} for the {o}. ~ The {o} was given a coat of {n}. ~ In summer the {o} became {n}. ~ {o}: {n}
+What colour is the {o} of {e}? ~ Which colour has the {o} at {e}? ~ Tell me the colour of the {o} of {e}. ~ In which colour is the {o} of {e} painted? ~ At {e}, what colour is the {o}? ~ What is the colour of the {o} of {e}?
+
+origin | clock piano marble timber organ bell rug engine wine painting | 0 | 0 | the {o} of {e} comes from {v}
+The {o} comes from {n}. ~ The {o} was made in {n}. ~ Origin of the {o}: {n}. ~ They had the {o} sent from {n}. ~ The {o} was brought from {n}. ~ {n} is where the {o} comes from. ~ A firm in {n} delivered the {o}.
+Where does the {o} of {e} come from? ~ Where was the {o} of {e} made? ~ From which place is the {o} of {e}? ~ What is the origin of the {o} at {e}? ~ Tell me where the {o} of {e} comes from. ~ Which place does the {o} at {e} come from?
+
+supplier | flour paper coal glass oil bread coffee gravel rope wool | 0 | 0 | the {o} of {e} is delivered by {v}
+The {o} is delivered by {n}. ~ {n} delivers the {o}. ~ Supplier of the {o}: {n}. ~ The {o} is bought from {n}. ~ For the {o} there is a contract with {n}. ~ {n} brings the {o} every week. ~ They get their {o} from {n}.
+Who delivers the {o} to {e}? ~ Which company supplies the {o} of {e}? ~ From whom does {e} buy its {o}? ~ Tell me the supplier of the {o} of {e}. ~ Who brings the {o} to {e}? ~ What firm delivers the {o} of {e}?
+
+date | meeting concert auction festival opening inspection race dinner market excursion | 0 | 0 | the {o} of {e} is on {v}
+The {o} is on {n}. ~ The next {o} takes place on {n}. ~ Date of the {o}: {n}. ~ The {o} was moved to {n}. ~ On {n} there is a {o}. ~ {n} is the day of the {o}. ~ Everybody is invited to the {o} on {n}.
+When is the {o} of {e}? ~ On which day is the {o} at {e}? ~ What is the date of the {o} of {e}? ~ On what date does {e} hold its {o}? ~ Tell me the day of the {o} at {e}. ~ For when is the {o} at {e} planned?
 """
 
 
@@ -140,6 +159,7 @@ class Fact:
     unit: str
     sentence: str
     question: str
+    """Begins with a capital, which `training.kinds.uncapital` may take away."""
 
     @property
     def quantity(self) -> str:
@@ -153,15 +173,33 @@ class Fact:
         return f"{self.text} {self.unit}".strip()
 
     def answer(self, value: str) -> str:
-        text = self.kind.answer.format(o=self.obj, e=self.entity, v=value)
+        text = _articles(self.kind.answer.format(o=self.obj, e=self.entity, v=value))
         return text[0].upper() + text[1:] + "."
+
+
+def _articles(text: str) -> str:
+    return re.sub(r"\b([Aa]) (?=[aeio])", r"\1n ", text)
+
+
+def _job(rng: random.Random, kinds: Kinds) -> str:
+    """Now and then any profession, of one word."""
+    job: str = kinds.pools.value(rng, "job").lower() if rng.random() < 0.4 else ""
+    return job if re.fullmatch("[a-z]{4,14}", job) else ""
 
 
 def draw_fact(rng: random.Random, kinds: Kinds, entity: str, file: str, kind: Kind) -> Fact:
     obj = rng.choice(kind.objects)
+    if kind.quantity in NOUNS and rng.random() < 0.25:  # any thing may be asked for
+        noun = kinds.pools.noun(rng)
+        obj = noun if re.fullmatch("[a-z]{3,12}[a-gi-rt-w]", noun) else obj
     number, unit = 0.0, ""
     if kind.quantity == "person":
         text = kinds.pools.value(rng, "person")
+        obj = _job(rng, kinds) or obj
+    elif kind.quantity in POOLS:
+        text = kinds.pools.value(rng, rng.choice(POOLS[kind.quantity]))
+    elif kind.quantity == "date":
+        text = f"{rng.randint(2019, 2027)}-{rng.randint(1, 12):02}-{rng.randint(1, 28):02}"
     elif kind.quantity == "clock":
         text = f"{rng.randint(6, 19)}:{rng.choice(['00', '15', '30', '45'])}"
     else:
@@ -174,6 +212,7 @@ def draw_fact(rng: random.Random, kinds: Kinds, entity: str, file: str, kind: Ki
         elif kind.quantity in UNITS:
             unit = rng.choice(list(UNITS[kind.quantity])[:4])
     written = unit.capitalize() if kind.quantity == "temperature" else unit
-    sentence = pick(rng, kind.sentences, kinds.split).format(o=obj, n=text, u=written)
-    question = pick(rng, kind.questions, kinds.split).format(o=obj, e=entity)
+    sentence = _articles(pick(rng, kind.sentences, kinds.split).format(o=obj, n=text, u=written))
+    question = _articles(pick(rng, kind.questions, kinds.split).format(o=obj, e=entity, u=written))
+    question = question[0].upper() + question[1:]
     return Fact(kind, entity, file, obj, number, text, unit, sentence[0].upper() + sentence[1:], question)

@@ -40,6 +40,45 @@ ITEMS = [
     "stamp",
     "kite",
     "drum",
+    "bicycle",
+    "carpet",
+    "mask",
+    "bridge",
+    "camera",
+    "ladder",
+    "medal",
+    "poem",
+    "recipe",
+    "song",
+    "ticket",
+    "wagon",
+    "yacht",
+    "saddle",
+    "mirror",
+    "sword",
+    "crown",
+    "puppet",
+    "kettle",
+    "lens",
+    "rocket",
+    "shirt",
+    "tractor",
+    "violin",
+    "quilt",
+    "rug",
+    "basket",
+    "candle",
+    "garden",
+    "hat",
+    "report",
+    "project",
+    "event",
+    "player",
+    "patient",
+    "movie",
+    "server",
+    "sensor",
+    "invoice",
 ]
 GROUPS = [
     "expedition",
@@ -57,10 +96,31 @@ GROUPS = [
     "gallery",
     "farm",
     "store",
+    "museum",
+    "school",
+    "hospital",
+    "village",
+    "league",
+    "studio",
+    "depot",
+    "workshop",
+    "department",
+    "orchestra",
+    "society",
+    "publisher",
+    "airline",
+    "lab",
 ]
 LEADERS = ["leader", "owner", "manager", "head"]
 CATEGORY = {
     "kind": "glass wood iron stone paper clay silver wool bone shell fern fish amber copper",
+    "size": "tiny medium huge narrow wide tall short",
+    "shape": "square oval curved hollow pointed spiral",
+    "quality": "poor fair good excellent damaged",
+    "region": "north south east west centre coast hills",
+    "season": "spring summer autumn winter",
+    "language": "French German Polish Greek Arabic Hindi",
+    "level": "beginner advanced expert junior senior",
     "color": "red blue green white black grey brown yellow",
     "status": "new sold broken lent open closed stored lost",
     "city": "",
@@ -73,7 +133,10 @@ NUMBERS = {
     "price": (2, 500), "stock": (0, 90), "sold": (0, 400), "mass": (1, 300), "weight": (1, 300), "age": (1, 120),
     "cost": (100, 40000), "days": (3, 90), "height": (2, 90), "length": (2, 400), "score": (1, 100),
     "visitors": (10, 9000), "room": (1, 9), "year": (1900, 2024), "seats": (4, 300), "pages": (20, 900),
-    "rating": (1, 10), "floor": (0, 9),
+    "rating": (1, 10), "floor": (0, 9), "depth": (1, 90), "width": (1, 90), "speed": (5, 300), "power": (10, 900),
+    "points": (0, 120), "votes": (10, 9000), "goals": (0, 60), "wins": (0, 40), "budget": (500, 90000),
+    "salary": (900, 9000), "profit": (10, 9000), "hours": (1, 60), "distance": (2, 900), "capacity": (10, 900),
+    "members": (3, 400), "area": (5, 900), "orders": (0, 300), "copies": (1, 900), "rank": (1, 50), "voltage": (3, 400),
 }  # fmt: skip
 # column: how people ask for one row's value ~ most ~ least
 SAID_RAW = """
@@ -92,6 +155,18 @@ room: In which room is {n}?|Where is {n}? Give the room.|Which room holds {n}?|W
 floor: On which floor is {n}?|Where is {n}? Give the floor.|Which floor is {n} on?|What floor holds {n}? ~  ~ 
 visitors: How many visitors did {n} have?|How many people visited {n}?|Visitors of {n}?|How many came to see {n}? ~ most visited ~ least visited
 pages: How many pages has {n}?|How long is {n} in pages?|How thick is {n}? Give the pages.|Number of pages of {n}? ~ thickest ~ thinnest
+depth: How deep is {n}?|What depth has {n}?|Tell me how deep {n} is.|{n} is how deep? ~ deepest ~ shallowest
+width: How wide is {n}?|What width has {n}?|Tell me how wide {n} is.|How broad is {n}? ~ widest ~ narrowest
+speed: How fast is {n}?|What speed has {n}?|Tell me how fast {n} is.|How quick is {n}? ~ fastest ~ slowest
+power: How strong is {n}?|What power has {n}?|How much power does {n} have?|Tell me the power of {n}. ~ strongest ~ weakest
+points: How many points does {n} have?|How many points has {n}?|Points of {n}?|What points did {n} get? ~  ~ 
+votes: How many votes did {n} get?|How many people voted for {n}?|Votes for {n}?|Tell me how many votes {n} got. ~ most popular ~ least popular
+goals: How many goals did {n} score?|Goals of {n}?|How often did {n} score?|How many goals has {n}? ~  ~ 
+budget: What budget has {n}?|How big is the budget of {n}?|How much money does {n} have to spend?|Budget of {n}? ~ best funded ~ worst funded
+salary: What does {n} earn?|How much does {n} earn?|What is {n} paid?|How much is {n} paid? ~ best paid ~ worst paid
+capacity: How much does {n} hold?|What capacity has {n}?|How much fits into {n}?|How much room is in {n}? ~  ~ 
+members: How many members has {n}?|How many members does {n} have?|Members of {n}?|How many people belong to {n}? ~  ~ 
+area: How large is {n}?|What area has {n}?|How much area does {n} cover?|Tell me how large {n} is. ~ largest ~ smallest
 seats: How many seats has {n}?|How many people can sit in {n}?|Seats of {n}?|How many seats are in {n}? ~ largest ~ smallest
 """
 SAID: dict[str, tuple[str, str, str]] = {}
@@ -102,23 +177,23 @@ for _line in SAID_RAW.strip("\n").split("\n"):
 
 # needs | questions | SQL | answer. needs: "" always, else a flag that _flags sets. The names are _fields' keys.
 FORMS_RAW = """
-; How many {items} {where} are there?|Count the {items} {where}.|How many {items} are there {where}?|What's the number of {items} {where}? ; SELECT COUNT(*) FROM {t} WHERE {cat} = {q_val} ; There are {v} {items} {where}.
-; How many {items} are in the database?|How many {items} are there in all?|Count all {items}.|What is the total number of {items}? ; SELECT COUNT(*) FROM {t} ; There are {v} {items} in all.
-; What is the {said} of {name}?|Tell me the {said} of the {item} {name}.|{name}: what is its {said}?|Look up the {said} of {name}. ; SELECT {num} FROM {t} WHERE {key} = {q_name} ; The {said} of {name} is {v}.
-; What is the {cat} of {name}?|Which {cat} has the {item} {name}?|{name}: which {cat}?|Tell me the {cat} of {name}. ; SELECT {cat} FROM {t} WHERE {key} = {q_name} ; The {cat} of {name} is {v}.
-; Which {item} has the {word} {said}?|What is the name of the {item} with the {word} {said}?|Find the {item} with the {word} {said}.|Name the {item} whose {said} is {word}. ; SELECT {key} FROM {t} ORDER BY {num}{way} LIMIT 1 ; {v} has the {word} {said}.
-; Which {item} {where} has the {word} {said}?|Among the {items} {where}, which has the {word} {said}?|Find the {item} {where} with the {word} {said}.|Of all {items} {where}, name the one with the {word} {said}. ; SELECT {key} FROM {t} WHERE {cat} = {q_val} ORDER BY {num}{way} LIMIT 1 ; {v} has the {word} {said} of the {items} {where}.
-; What is the {total} {said} of all {items}?|Compute the {total} {said} over the {items}.|What {total} {said} do the {items} have?|Tell me the {total} {said} of the {items}. ; SELECT {agg}({num}) FROM {t} ; The {total} {said} of all {items} is {v}.
-; What is the {total} {said} of the {items} {where}?|What {total} {said} do the {items} {where} have?|For the {items} {where}, what is the {total} {said}?|I need the {total} {said} of the {items} {where}. ; SELECT {agg}({num}) FROM {t} WHERE {cat} = {q_val} ; The {total} {said} of the {items} {where} is {v}.
-; How many {items} have a {said} {than} {bound}?|Count the {items} whose {said} is {than} {bound}.|How many {items} with a {said} {than} {bound} are there?|Number of {items} with {said} {than} {bound}? ; SELECT COUNT(*) FROM {t} WHERE {num} {sign} {bound} ; {v} {items} have a {said} {than} {bound}.
-; Which {items} have a {said} {than} {bound}?|List the {items} whose {said} is {than} {bound}.|Show the {items} with a {said} {than} {bound}.|Name all {items} with {said} {than} {bound}. ; SELECT {key} FROM {t} WHERE {num} {sign} {bound} ; The {items} are {v}.
-; Which {items} are there {where}?|List the {items} {where}.|Name the {items} {where}.|Show me all {items} {where}. ; SELECT {key} FROM {t} WHERE {cat} = {q_val} ; The {items} are {v}.
+; How many {items} {where} are there?|Count the {items} {where}.|How many {items} are there {where}?|What's the number of {items} {where}?|Give me the number of {items} {where}.|How many {items} do we have {where}?|Please count the {items} {where}. ; SELECT COUNT(*) FROM {t} WHERE {cat} = {q_val} ; There are {v} {items} {where}.
+; How many {items} are in the database?|How many {items} are there in all?|Count all {items}.|What is the total number of {items}?|How many {items} do we have?|How many {items} does the database hold?|Give me the count of all {items}. ; SELECT COUNT(*) FROM {t} ; There are {v} {items} in all.
+; What is the {said} of {name}?|Tell me the {said} of the {item} {name}.|{name}: what is its {said}?|Look up the {said} of {name}.|Which {said} has {name}?|Find the {said} of the {name} {item}.|What is {name}'s {said}?|How much is the {said} of {name}?|{said} of {name}? ; SELECT {num} FROM {t} WHERE {key} = {q_name} ; The {said} of {name} is {v}.
+; What is the {cat} of {name}?|Which {cat} has the {item} {name}?|{name}: which {cat}?|Tell me the {cat} of {name}.|Give me the {cat} of {name}.|What {cat} does {name} have?|Find the {cat} of the {item} {name}.|What is {name}'s {cat}?|Which {cat} does {name} have?|{cat} of {name}? ; SELECT {cat} FROM {t} WHERE {key} = {q_name} ; The {cat} of {name} is {v}.
+; Which {item} has the {word} {said}?|What is the name of the {item} with the {word} {said}?|Find the {item} with the {word} {said}.|Name the {item} whose {said} is {word}.|Whose {said} is {word}, among the {items}?|Which of the {items} has the {word} {said}?|Look for the {item} with the {word} {said}. ; SELECT {key} FROM {t} ORDER BY {num}{way} LIMIT 1 ; {v} has the {word} {said}.
+; Which {item} {where} has the {word} {said}?|Among the {items} {where}, which has the {word} {said}?|Find the {item} {where} with the {word} {said}.|Of all {items} {where}, name the one with the {word} {said}.|Tell me which {item} {where} has the {word} {said}. ; SELECT {key} FROM {t} WHERE {cat} = {q_val} ORDER BY {num}{way} LIMIT 1 ; {v} has the {word} {said} of the {items} {where}.
+; What is the {total} {said} of all {items}?|Compute the {total} {said} over the {items}.|What {total} {said} do the {items} have?|Tell me the {total} {said} of the {items}.|Give me the {total} {said} of all {items}.|What is the {total} {said} over all {items}?|Work out the {total} {said} of all {items}. ; SELECT {agg}({num}) FROM {t} ; The {total} {said} of all {items} is {v}.
+; What is the {total} {said} of the {items} {where}?|What {total} {said} do the {items} {where} have?|For the {items} {where}, what is the {total} {said}?|I need the {total} {said} of the {items} {where}.|Give me the {total} {said} of the {items} {where}.|Tell me what {total} {said} the {items} {where} have. ; SELECT {agg}({num}) FROM {t} WHERE {cat} = {q_val} ; The {total} {said} of the {items} {where} is {v}.
+; How many {items} have a {said} {than} {bound}?|Count the {items} whose {said} is {than} {bound}.|How many {items} with a {said} {than} {bound} are there?|Number of {items} with {said} {than} {bound}?|Tell me how many {items} have a {said} {than} {bound}.|For how many {items} is the {said} {than} {bound}?|Give me the number of {items} with a {said} {than} {bound}. ; SELECT COUNT(*) FROM {t} WHERE {num} {sign} {bound} ; {v} {items} have a {said} {than} {bound}.
+; Which {items} have a {said} {than} {bound}?|List the {items} whose {said} is {than} {bound}.|Show the {items} with a {said} {than} {bound}.|Name all {items} with {said} {than} {bound}.|Give me the {items} whose {said} is {than} {bound}.|For which {items} is the {said} {than} {bound}? ; SELECT {key} FROM {t} WHERE {num} {sign} {bound} ; The {items} are {v}.
+; Which {items} are there {where}?|List the {items} {where}.|Name the {items} {where}.|Show me all {items} {where}.|Tell me the {items} {where}.|Give me the names of the {items} {where}.|What {items} are there {where}?|Find all {items} {where}. ; SELECT {key} FROM {t} WHERE {cat} = {q_val} ; The {items} are {v}.
 natural; {asks} ; SELECT {num} FROM {t} WHERE {key} = {q_name} ; The {said} of {name} is {v}.
 natural; {asks} ; SELECT {num} FROM {t} WHERE {key} = {q_name} ; {name}: {v}.
-ranked; Which {item} is the {top}?|What is the {top} {item}?|Name the {top} {item}.|Find the {top} {item}. ; SELECT {key} FROM {t} ORDER BY {num}{way} LIMIT 1 ; The {top} {item} is {v}.
-ranked; Which is the {top} {item} {where}?|What is the {top} {item} {where}?|Name the {top} {item} {where}.|Of the {items} {where}, which is the {top}? ; SELECT {key} FROM {t} WHERE {cat} = {q_val} ORDER BY {num}{way} LIMIT 1 ; The {top} {item} {where} is {v}.
-person; Who is the {cat} of {name}?|Who was {cat} of the {item} {name}?|Name the {cat} of {name}.|Which person is {cat} of {name}? ; SELECT {cat} FROM {t} WHERE {key} = {q_name} ; The {cat} of {name} is {v}.
-category; How many {val} {items} are there?|Count the {val} {items}.|How many {items} are {val}?|Number of {val} {items}? ; SELECT COUNT(*) FROM {t} WHERE {cat} = {q_val} ; There are {v} {val} {items}.
+ranked; Which {item} is the {top}?|What is the {top} {item}?|Name the {top} {item}.|Find the {top} {item}.|Which of the {items} is the {top}? ; SELECT {key} FROM {t} ORDER BY {num}{way} LIMIT 1 ; The {top} {item} is {v}.
+ranked; Which is the {top} {item} {where}?|What is the {top} {item} {where}?|Name the {top} {item} {where}.|Of the {items} {where}, which is the {top}?|Give me the {top} of the {items} {where}. ; SELECT {key} FROM {t} WHERE {cat} = {q_val} ORDER BY {num}{way} LIMIT 1 ; The {top} {item} {where} is {v}.
+person; Who is the {cat} of {name}?|Who was {cat} of the {item} {name}?|Name the {cat} of {name}.|Which person is {cat} of {name}?|Tell me the {cat} of {name}.|Who has the post of {cat} in the {item} {name}?|What is the {cat} of {name} called? ; SELECT {cat} FROM {t} WHERE {key} = {q_name} ; The {cat} of {name} is {v}.
+category; How many {val} {items} are there?|Count the {val} {items}.|How many {items} are {val}?|Number of {val} {items}?|How many {val} {items} do we have?|Tell me the number of {val} {items}.|How many of the {items} are {val}? ; SELECT COUNT(*) FROM {t} WHERE {cat} = {q_val} ; There are {v} {val} {items}.
 product; What is {p} times {s} of all {items} in total?|Sum up {p} times {s} over the {items}.|What do the {items} come to, {p} times {s}?|Total of {p} * {s} for all {items}? ; SELECT SUM({p} * {s}) FROM {t} ; The total of {p} times {s} is {v}.
 joined; How many {items} of the {other_item} led by {who}?|How many {items} of the {other_item} whose {leader} is {who}?|How many {items} belong to the {other_item} of {who}?|How many {items} of the {leader} {who}? ; SELECT COUNT(*) FROM {t} JOIN {other} ON {t}.{ref} = {other}.name WHERE {other}.{leader} = {q_who} ; The {other_item} of {who} has {v} {items}.
 joined; What total {said} have the {items} of the {other_item} led by {who}?|What total {said} have the {items} whose {leader} is {who}?|What total {said} belongs to the {other_item} of {who}?|Total {said} of the {items} of the {leader} {who}? ; SELECT SUM({t}.{num}) FROM {t} JOIN {other} ON {t}.{ref} = {other}.name WHERE {other}.{leader} = {q_who} ; The {items} of {who} have a total {said} of {v}.
@@ -244,6 +319,7 @@ def draw_question(rng: random.Random, kinds: Kinds, tables: list[Table]) -> Ques
     if asks == "{asks}":
         asks = fields["asks"]
     text = pick(rng, asks.split("|"), kinds.split).format(**fields)
+    text = text[0].upper() + text[1:]
     selected = sql.split(" FROM ")[0]
     column = fields["num"] if "{num}" in selected else ""
     answer = answer.replace("{v}", "{{v}}")

@@ -56,7 +56,10 @@ ARG_ABOUT = {
     "unit": "Its unit.",
     "to": "The unit wanted.",
 }
-HEADS = ("Notes on {e}.", "About {e}.", "{E}: what we know.", "Report on {e}, {y}.")
+HEADS = (
+    "Notes on {e}.", "About {e}.", "{E}: what we know.", "Report on {e}, {y}.", "{E}", "# {E}", "Facts about {e}", "{E}, a portrait.", "Visit to {e} in {y}.",
+    "All there is to know about {e}:", "{E} ({y})", "This text is about {e}.",
+)  # fmt: skip
 
 
 @dataclass
@@ -122,7 +125,16 @@ def _files(rng: random.Random, world: World) -> None:
         if any(low in f for f in world.files):
             continue
         file = rng.choice(
-            [f"{low}.txt", f"{low}.txt", f"{place}_{low}.txt", f"{low}.md", f"{place}-{low}.txt"]
+            [
+                f"{low}.txt",
+                f"{low}.txt",
+                f"{place}_{low}.txt",
+                f"{low}.md",
+                f"{place}-{low}.txt",
+                f"{low}_{place}.txt",
+                f"{low}_{rng.choice(['notes', 'report', 'info'])}.txt",
+                f"{rng.choice(['about', 'notes', 'visit'])}_{low}.md",
+            ]
         )
         head = rng.choice(HEADS).format(e=entity, E=entity[0].upper() + entity[1:], y=rng.randint(1990, 2025))
         lines, used = [head], set()
