@@ -44,12 +44,16 @@ CASES = [
 
 
 def make_prefill(
-    spec: ModelSpec, tensors: Mapping[str, torch.Tensor], buckets: tuple[int, ...], kernels: Any
+    spec: ModelSpec,
+    tensors: Mapping[str, torch.Tensor],
+    buckets: tuple[int, ...],
+    kernels: Any,
+    ahead: int | None = None,
 ) -> Prefill:
     steps, one_stream = kernel_steps(spec)
     layout = plan(spec, 40, SHARED, one_stream=one_stream)
     rope = rope_table(spec)
-    return Prefill(layout, tensors, steps, rope, capture=False, buckets=buckets, kernels=kernels)
+    return Prefill(layout, tensors, steps, rope, capture=False, buckets=buckets, kernels=kernels, ahead=ahead)
 
 
 def poisoned_cache(spec: ModelSpec, capacity: int, dtype: torch.dtype) -> torch.Tensor:
@@ -62,15 +66,18 @@ def relative_error(got: torch.Tensor, want: torch.Tensor) -> float:
 
 
 @pytest.mark.parametrize("spec", CASES, ids=lambda spec: spec.name)
-@pytest.mark.parametrize("dtype, tolerance", [(torch.float16, 4e-3), (torch.bfloat16, 3e-2)])
+@pytest.mark.parametrize(
+    "dtype, tolerance, ahead",
+    [(torch.float16, 4e-3, None), (torch.float16, 4e-3, 1), (torch.bfloat16, 3e-2, 1)],
+)
 def test_prefill_in_chunks_gives_the_equations_logits(
-    spec: ModelSpec, dtype: torch.dtype, tolerance: float, rng: np.random.Generator
+    spec: ModelSpec, dtype: torch.dtype, tolerance: float, ahead: int | None, rng: np.random.Generator
 ) -> None:
     tensors = {n: t.to(dtype) for n, t in random_tensors(spec, int(rng.integers(2**31))).items()}
     ids = rng.integers(0, spec.vocab_size, 30).tolist()
     want = ReferenceBackend(spec, tensors).forward(ids)
     prefill = make_prefill(
-        spec, tensors, (3, 7), prefill_twin
+        spec, tensors, (3, 7), prefill_twin, ahead
     )  # borders fall inside windows, rows are padded
     cache = poisoned_cache(spec, spec.context - 3, dtype)
     assert prefill.run(cache, 0, ids[:11]) is None
@@ -360,5 +367,5 @@ def test_greedy_kernel_is_its_twin(legal: int, interpreted: ModuleType, rng: np.
     tensors: list[Any] = [logits, torch.zeros(3, 4), torch.tensor([legal]), 70]
     _same(interpreted, "greedy", (3,), tensors, block=32)
     logits[int(rng.integers(70))] = float("nan")
-    interpreted.greedy[(3,)](*tensors, block=32)
+    interpreted.greedy[(3,)](*tensors, block=32, early=False)
     assert bool(tensors[1][:, 0].isnan().any())

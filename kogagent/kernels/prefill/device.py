@@ -490,12 +490,17 @@ def multiply_few(  # type: ignore[no-untyped-def]
 
 
 @_kernel
-def greedy(logits, out, legal, vocab, block: tl.constexpr):  # type: ignore[no-untyped-def]
+def greedy(  # type: ignore[no-untyped-def]
+    logits, out, legal, vocab, block: tl.constexpr, early: tl.constexpr
+):
     """Of logits [V]: out [P, 4] FP32, for each of the grid's P programs its part's largest legal logit, that
     id's low and high 16 bits, and log2 of its sum of all exponentials; NaN or infinity make the first NaN.
 
     legal [1] int64: ids at or above it are not legal. The lowest id wins among equals.
     """
+    if early:
+        gdc_launch_dependents()
+        gdc_wait()
     i = tl.program_id(0) * block + tl.arange(0, block)
     x = tl.load(logits + i, mask=i < vocab, other=float("-inf"))
     z = tl.where(i < tl.load(legal), x, float("-inf"))

@@ -78,10 +78,12 @@ class Passes:
         lanes, dim, h, heads = layout.lanes, spec.dim, spec.head_dim, spec.n_kv_heads
 
         def weights(phase: int) -> torch.Tensor:
-            parts = [matrix(layout, tensors, phase, lane).to(self._type) for lane in range(lanes)]
-            return torch.stack(parts)
+            once = phase == 4 * spec.n_layers and layout.head_grid  # all lanes' head is one
+            parts = range(1 if once else lanes)
+            return torch.stack([matrix(layout, tensors, phase, lane).to(self._type) for lane in parts])
 
-        self._weights = [weights(phase) for phase in range(4 * spec.n_layers)]
+        phases = 4 * spec.n_layers if ahead is None else 4 * spec.n_layers + 1
+        self._weights = [weights(phase) for phase in range(phases)]
         device_of = self._embed.device
         empty = torch.zeros(1, device=device_of)
         self._bias = bias_rows(layout, tensors) if spec.qkv_bias else empty
@@ -155,10 +157,14 @@ class Passes:
         """The last real row of the body through the rest: `logits`, and `best` by device.py's greedy."""
         lanes, dim = self._layout.lanes, self._spec.dim
         normed = self._streams.new_empty((lanes, 1, dim), dtype=self._type)
-        self.logits.copy_(self._end(1, normed, tail=True)[0])
+        if self._ahead is None:
+            self.logits.copy_(self._end(1, normed, tail=True)[0])
+        else:
+            self._layers_end(1, normed, tail=True)
+            self._by_head(normed, self.logits.view(len(self._weights[-1]), 1, -1), 1, tail=True)
         vocab = self._spec.vocab_size
         self._device.greedy[(len(self.best),)](
-            self.logits, self.best, self.inputs[LEGAL:], vocab, block=GREEDY_BLOCK, num_warps=4
+            self.logits, self.best, self.inputs[LEGAL:], vocab, block=GREEDY_BLOCK, **self._early, num_warps=4
         )
 
     def all_rows(self, rows: int) -> torch.Tensor:
@@ -166,6 +172,15 @@ class Passes:
         return self._end(rows, self._normed, tail=False)
 
     def _end(self, rows: int, normed: torch.Tensor, *, tail: bool) -> torch.Tensor:
+        self._layers_end(rows, normed, tail=tail)
+        if self._ahead is None:
+            return self._vocabulary(normed, rows, tail=tail)
+        head = self._weights[-1]
+        out = normed.new_empty((len(head), rows, head.shape[1]), dtype=torch.float32)
+        self._by_head(normed, out, rows, tail=tail)
+        return out.transpose(0, 1).reshape(rows, -1)
+
+    def _layers_end(self, rows: int, normed: torch.Tensor, *, tail: bool) -> None:
         layers = self._spec.n_layers
         outputs = {m: self._body_output(m) for m in range(2 * layers - 2)}
         for module in (2 * layers - 2, 2 * layers - 1):
@@ -173,7 +188,6 @@ class Passes:
             self._module(module, rows, normed, to, tail=tail)
             outputs[module] = _Output(to, compact=True)
             self._land(module, rows, outputs, normed, tail=tail)
-        return self._vocabulary(normed, rows, tail=tail)
 
     # ── parts ──
 
@@ -317,24 +331,32 @@ class Passes:
             num_warps=self._warps(),
         )
 
+    def _for_head(self, normed: torch.Tensor, rows: int, *, tail: bool) -> torch.Tensor:
+        """What the head multiplies [1 or S, rows, D], of the normed streams [S, rows.., D] and without the
+        norm's weight."""
+        mode = self._layout.head_mode
+        if mode == 0:
+            return normed[:, :rows]
+        if mode == 1:
+            return normed[:, :rows].float().mean(0, keepdim=True)
+        row = (self.inputs[3:4] - 1).clamp(min=0)  # the sum of the lanes is normed, not each
+
+        def real(t: torch.Tensor) -> torch.Tensor:
+            return t.index_select(1, row) if tail else t[:, :rows]
+
+        streams = real(self._streams)
+        if self._factored:
+            streams = streams * real(self._rms).unsqueeze(-1)
+        return F.rms_norm(streams.sum(0, keepdim=True), (self._spec.dim,), eps=self._spec.norm_eps)
+
+    def _by_head(self, normed: torch.Tensor, out: torch.Tensor, rows: int, *, tail: bool) -> None:
+        """Logits [1 or S, rows, its rows of the head] FP32."""
+        x = self._for_head(normed, rows, tail=tail).to(self._type)
+        self._product(x, 4 * self._spec.n_layers, out, rows)
+
     def _vocabulary(self, normed: torch.Tensor, rows: int, *, tail: bool) -> torch.Tensor:
         """Logits [rows, V] FP32 of the normed streams [S, rows.., D]; the norm's weight is applied here."""
-        mode = self._layout.head_mode
-        if mode == 2:  # the sum of the lanes is normed, not each
-            row = (self.inputs[3:4] - 1).clamp(min=0)
-
-            def real(t: torch.Tensor) -> torch.Tensor:
-                return t.index_select(1, row) if tail else t[:, :rows]
-
-            streams = real(self._streams)
-            if self._factored:
-                streams = streams * real(self._rms).unsqueeze(-1)
-            x = F.rms_norm(streams.sum(0, keepdim=True), (self._spec.dim,), eps=self._spec.norm_eps)
-        else:
-            x = normed[:, :rows].float()
-            if mode == 1:
-                x = x.mean(0, keepdim=True)
-        x = (x * self._norm).to(self._type)
+        x = (self._for_head(normed, rows, tail=tail).float() * self._norm).to(self._type)
         head = self._head.view(x.shape[0], -1, self._spec.dim)
         out = x.new_empty((x.shape[0], rows, head.shape[1]), dtype=torch.float32)
         multiply(x, head, out)
