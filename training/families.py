@@ -11,6 +11,7 @@ import random
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from training.kinds import (
     DAYS,
@@ -23,6 +24,7 @@ from training.kinds import (
     file_path,
     identifier,
     integer,
+    kept,
     listed,
     number,
     rename,
@@ -342,12 +344,15 @@ class Family:
     abouts: tuple[str, ...]
     slots: tuple[Slot, ...]
     requests: tuple[str, ...]
+    """For training; the one of lowest checksum is kept for the test split."""
+    held_out: str
 
 
 def _parse(block: str) -> Family:
     head, slots, requests = block.strip().split("\n")
     names, abouts = head.split(" | ")
     parsed = []
+    told = [r.strip() for r in requests.split(" ~ ")]
     for text in slots.split(" ; "):
         spec, about = text.split(" # ")
         name, kind = spec.strip().split(":", 1)
@@ -356,10 +361,19 @@ def _parse(block: str) -> Family:
         tuple(names.split()),
         tuple(a.strip() for a in abouts.split(" ~ ")),
         tuple(parsed),
-        tuple(r.strip() for r in requests.split(" ~ ")),
+        (*(r for r in told if r != kept(told)), *WORDINGS.get(names.split()[0], ())),
+        kept(told),
     )
 
 
+# more requests, by a family's first name; they came after the held-out requests were drawn, and serve training alone
+WORDINGS = {
+    name: tuple(requests.split(" ~ "))
+    for name, requests in (
+        line.split(" | ", 1)
+        for line in (Path(__file__).parent / "wordings.txt").read_text().strip().split("\n")
+    )
+}
 FAMILIES = tuple(_parse(block) for block in RAW.strip().split("\n\n"))
 
 
