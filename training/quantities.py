@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from training.kinds import Kinds, Param, Spoken, integer, joined, number, pick, rename, styled
+from training.kinds import Kinds, Param, Spoken, integer, joined, number, pick, rename, styled, uncapital
 
 # name in words | what it is | unit (or -) | low | high | whole numbers only
 RAW = """
@@ -115,9 +116,10 @@ ASKS = [
 
 def _phrases(name: str, unit: str) -> tuple[str, ...]:
     """Ways to say a quantity with its value."""
-    value = "{v}" if unit == "-" else f"{{v}} {unit}"
+    value = "{v}" if unit == "-" or name.endswith(unit) else f"{{v}} {unit}"
+    article = "an" if name[0] in "aeiou" else "a"
     return (
-        f"a {name} of {value}",
+        f"{{v}} {name}" if name.endswith(unit) else f"{article} {name} of {value}",
         f"{name} {value}",
         f"the {name} is {value}",
         f"{name} = {{v}}",
@@ -125,6 +127,12 @@ def _phrases(name: str, unit: str) -> tuple[str, ...]:
         f"{name} of {value}",
         f"{name}: {value}",
     )
+
+
+def _plural(name: str) -> str:
+    if name.endswith("s"):
+        return f"{name}es" if name.endswith("ss") else name
+    return f"{name[:-1]}ies" if re.search("[^aeiou]y$", name) else f"{name}s"
 
 
 def number_list(rng: random.Random, whole: bool) -> Spoken:
@@ -148,6 +156,11 @@ TWICE = (
     "{q} of {a} and {b}{u}", "{q} {a}{u} and {b}{u}", "two {q} of {a}{u} and {b}{u}", "{a}{u} and {b}{u} as the {q}", "{q} {a} and {b}",
     "the {q} being {a}{u} and {b}{u}", "{q}: {a} and {b}", "{q} of {a}{u} for the first and {b}{u} for the second",
 )  # fmt: skip
+
+
+def _noun(part: str) -> str:
+    """'the mass is 3 kg' behind a 'with'."""
+    return re.sub(r"^the (.+?) is ", r"\1 of ", part)
 
 
 def _share(percent: Spoken) -> Spoken:
@@ -201,7 +214,7 @@ def compute_tool(
             )
             said[key] = variant
     twice: list[str] = []
-    of_both = f"{said[next(iter(params))]}s"
+    of_both = _plural(said[next(iter(params))])
     measure = "" if chosen[0][2] == "-" else f" {chosen[0][2]}"
     if rng.random() < 0.25:  # one quantity of two things
         key = next(iter(params))
@@ -263,13 +276,14 @@ def compute_tool(
         if not parts:
             text = head
         elif roll < 0.45:
-            text = f"{head} with {joined(parts, r)}"
+            text = f"{head} with {joined([_noun(p) for p in parts], r)}"
         elif roll < 0.6:
-            text = f"{head} for {joined(parts, r)}"
+            text = f"{head} for {joined([_noun(p) for p in parts], r)}"
         elif roll < 0.75:
-            text = f"{head} if {joined([p.replace('a ', 'there is a ', 1) if p.startswith('a ') else p for p in parts], r)}"
+            there = [re.sub("^an? ", lambda m: f"there is {m.group()}", p) for p in parts]
+            text = f"{head} if {joined(there, r)}"
         elif roll < 0.9:
-            text = f"Given {joined(parts, r)}, {head[0].lower() + head[1:]}"
+            text = f"Given {joined(parts, r)}, {uncapital(head, ())}"
         else:
             text = f"{head}: {', '.join(parts)}"
         if r.random() < 0.5:

@@ -31,7 +31,7 @@ from training.kinds import (
 from training.natural import DOMAINS, SKETCHES, Sketch, drawn, likeness
 from training.quantities import RESULTS, compute_tool
 from training.quantities import VERBS as COMPUTE_VERBS
-from training.variety import Pair, any_param, decorated, pair, wordy
+from training.variety import BARE, Pair, any_param, decorated, pair, wordy
 
 Call = tuple[str, dict[str, Any]]
 
@@ -341,7 +341,9 @@ class Toolsmith:
                 made = any_param(rng, self.kinds, style, i < needed)
             else:
                 made = self.kinds.semantic(rng, style, i < needed)
-            params.setdefault(made.name, made)
+            # two of one kind would be told in the same words: which is which could not be read
+            if all(p.phrases != made.phrases for p in params.values()):
+                params.setdefault(made.name, made)
         article = (
             rng.choice(["the", "a", "all", ""])
             if verb in ("get", "list", "find", "search", "show")
@@ -395,11 +397,23 @@ class Toolsmith:
                     values = {"a": spoken[both.first].text, "b": spoken[both.second].text}
                     parts.append(re.sub(r"\{([ab])\}", lambda m: values[m.group(1)], phrase))  # noqa: B023
                     together |= {both.first, both.second}
+            # of several texts each is named
+            free = (
+                sum(
+                    p.schema["type"] == "string" and "enum" not in p.schema
+                    for n, p in by_name.items()
+                    if n in spoken
+                )
+                > 1
+            )
             for name, value in spoken.items():
                 if name in together:
                     continue
+                told = by_name[name].phrases if name in by_name else ("{v}",)
+                if free and set(BARE) <= set(told):
+                    told = tuple(p for p in told if p not in BARE)
                 for _ in range(6):  # two values are never told in one way: which is which must show
-                    phrase = pick(r, by_name[name].phrases, split) if name in by_name else "{v}"
+                    phrase = pick(r, told, split)
                     if phrase not in used:
                         break
                 else:
@@ -410,7 +424,7 @@ class Toolsmith:
             said = core.rstrip(".")
             if r.random() < 0.15:  # a person leaves small words out
                 said = re.sub(r"(?<=\S) (the|a|an|of|my) ", " ", said, count=1)
-            glue = r.choice([" ", " ", ", ", " and ", "; ", ", assuming ", ", considering "])
+            glue = r.choice([" ", " ", ", ", " and ", "; ", ", "])
             opener = pick(r, OPENERS, split)
             if not parts:
                 body = said

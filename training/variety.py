@@ -111,6 +111,9 @@ SAID = (
     "{n}: {v}", "the {n} being {v}", "and the {n} is {v}", "(the {n}: {v})", "of the {n} {v}", "taking {v} for the {n}",
 )  # fmt: skip
 
+BARE = ("for {v}", "of {v}", "about {v}", "{v}")
+"""What tells a text and not which."""
+
 PAIRS = [tuple(line.split(" ~ ")) for line in PAIRS_RAW.strip().split("\n")]
 
 
@@ -188,7 +191,7 @@ def any_param(rng: random.Random, kinds: Kinds, style: str, required: bool) -> P
         schema, draw = {"type": "array", "items": {"type": "string"}}, lambda r: listed(r, text, 1, 4)
     phrases = [p.replace("{n}", said) for p in SAID]
     if draw is text:
-        phrases += ["for {v}", "of {v}", "about {v}", "{v}"]
+        phrases += BARE
     name = styled(rename(rng, said, kinds.split), style)
     return Param(name, schema, draw, tuple(phrases), required, about)
 
