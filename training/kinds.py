@@ -13,6 +13,7 @@ import re
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -45,7 +46,12 @@ def pick(rng: random.Random, options: Sequence[str], split: Split) -> str:
 
 def kept(options: Sequence[str]) -> str:
     """The phrase of a list that belongs to the test split."""
-    return min(options, key=lambda o: zlib.crc32(o.encode()))
+    return min(options, key=_checksum)
+
+
+@lru_cache(1 << 15)
+def _checksum(text: str) -> int:
+    return zlib.crc32(text.encode())
 
 
 _PREFIXES = [
@@ -100,6 +106,7 @@ def rename(rng: random.Random, name: str, split: Split) -> str:
     raise AssertionError(f"no variant of {name!r} lies in the {split} split")
 
 
+@lru_cache(1 << 14)
 def words(name: str) -> str:
     """A name in words: maxResults -> max results."""
     name = re.sub(r"([a-z0-9])([A-Z])", r"\1 \2", name)
