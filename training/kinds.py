@@ -124,6 +124,15 @@ def styled(name: str, style: str) -> str:
     return "_".join(parts)
 
 
+def plural(noun: str) -> str:
+    """Of a noun that may be in the plural already: costs, masses, velocities."""
+    if noun.endswith("s") and not noun.endswith("ss"):
+        return noun
+    if re.search("[^aeiou]y$", noun):
+        return f"{noun[:-1]}ies"
+    return f"{noun}es" if noun.endswith(("ss", "x", "ch", "sh")) else f"{noun}s"
+
+
 def uncapital(text: str, values: Sequence[str]) -> str:
     """A sentence as it goes on behind 'Also, ': its first letter small unless it begins a name or value, or is I."""
     first = re.match(r"\W*[\w'-]+", text)

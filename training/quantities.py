@@ -14,7 +14,19 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from training.kinds import Kinds, Param, Spoken, integer, joined, number, pick, rename, styled, uncapital
+from training.kinds import (
+    Kinds,
+    Param,
+    Spoken,
+    integer,
+    joined,
+    number,
+    pick,
+    plural,
+    rename,
+    styled,
+    uncapital,
+)
 
 # name in words | what it is | unit (or -) | low | high | whole numbers only
 RAW = """
@@ -122,17 +134,11 @@ def _phrases(name: str, unit: str) -> tuple[str, ...]:
         f"{{v}} {name}" if name.endswith(unit) else f"{article} {name} of {value}",
         f"{name} {value}",
         f"the {name} is {value}",
-        f"{name} = {{v}}",
+        f"{name} = {value if unit == 'percent' else '{v}'}",
         f"{value} as the {name}",
         f"{name} of {value}",
         f"{name}: {value}",
     )
-
-
-def _plural(name: str) -> str:
-    if name.endswith("s"):
-        return f"{name}es" if name.endswith("ss") else name
-    return f"{name[:-1]}ies" if re.search("[^aeiou]y$", name) else f"{name}s"
 
 
 def number_list(rng: random.Random, whole: bool) -> Spoken:
@@ -214,14 +220,17 @@ def compute_tool(
             )
             said[key] = variant
     twice: list[str] = []
-    of_both = _plural(said[next(iter(params))])
+    of_both = plural(said[next(iter(params))])
     measure = "" if chosen[0][2] == "-" else f" {chosen[0][2]}"
     if rng.random() < 0.25:  # one quantity of two things
         key = next(iter(params))
         twin = params.pop(key)
+        percent = "percent" if measure == " percent" else "-"  # 5 and 5 percent may be two values
         for suffix in rng.choice([("1", "2"), ("_a", "_b")]):
             name = styled(rename(rng, f"{said[key]}{suffix}", split), style)
-            params[name] = replace(twin, name=name, phrases=_phrases(f"{said[key]} {suffix.strip('_')}", "-"))
+            params[name] = replace(
+                twin, name=name, phrases=_phrases(f"{said[key]} {suffix.strip('_')}", percent)
+            )
             twice.append(name)
     for _ in range(rng.choice([0, 0, 0, 1, 2])):
         name = rng.choice(LISTS) + rng.choice(["", "", " a", " b", "1", "2"])
@@ -265,7 +274,9 @@ def compute_tool(
         apart = dict(spoken)
         if len(twice) == 2 and all(n in spoken for n in twice) and r.random() < 0.8:
             a, b = (apart.pop(n).text for n in twice)
-            parts.append(pick(r, TWICE, split).format(q=of_both, a=a, b=b, u=measure))
+            both = pick(r, TWICE, split)
+            both += "{u}" if measure == " percent" and "{u}" not in both else ""
+            parts.append(both.format(q=of_both, a=a, b=b, u=measure))
         for key, value in apart.items():
             options = params[key].phrases
             phrase = pick(r, options, split)
@@ -287,7 +298,7 @@ def compute_tool(
         else:
             text = f"{head}: {', '.join(parts)}"
         if r.random() < 0.5:
-            text = text.replace(" percent", "%")
+            text = re.sub(r" percent\b", "%", text)
         return text + ("?" if head.startswith(("What", "How", "Can")) or r.random() < 0.1 else ".")
 
     return base, about, params, result, ask

@@ -12,7 +12,19 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from training.kinds import SCALARS, SUFFIXES, Param, Split, Spoken, joined, kept, pick, uncapital, words
+from training.kinds import (
+    SCALARS,
+    SUFFIXES,
+    Param,
+    Split,
+    Spoken,
+    joined,
+    kept,
+    pick,
+    plural,
+    uncapital,
+    words,
+)
 from training.tooling import Task, Tool, arguments, plain
 
 MARK = 0xE000  # one private character a value that differs
@@ -55,8 +67,8 @@ def together(rng: random.Random, tool: Tool, split: Split) -> Task | None:
     drawn = _sets(rng, tool)
     if not drawn:
         return None
-    forms = (_spans, _cases, _again, _crossed, _pairs)
-    weights = (40, 26, 16, 10, 8)
+    forms = (_spans, _cases, _again, _crossed, _pairs, _counted)
+    weights = (38, 24, 16, 9, 8, 7)
     for form in dict.fromkeys(rng.choices(forms, weights, k=3)):
         if task := form(rng, drawn, split):
             named = f"{rng.choice(['Use', 'Please use', 'Call'])} {tool.name}{rng.choice(['', ' for this', ' for each'])}."
@@ -234,7 +246,7 @@ def _linked(rng: random.Random, groups: Sequence[str], led: bool, split: Split) 
 # ── case by case ─────────────────────────────────────────────────────────────────────────────
 
 ONES = (
-    "{q}: one {w}", "{q}. One {w}", "{q}, one {w}", "{q} ({n} of them): one {w}", "{q}. I need {n} of these: one {w}",
+    "{q}: one {w}", "{q}. One {w}", "{q}, one {w}", "{q}. I need {n} of these: one {w}",
 )  # fmt: skip
 LEADS = (
     "There are {n} cases. ", "I have {n} of them. ", "I want to do this {n} times. ", "Here are {n} {t}. ", "Consider {n} {t}. ", "We have {n} {t}. ",
@@ -324,7 +336,7 @@ def _cases(rng: random.Random, drawn: _Sets, split: Split) -> Task | None:
     goals = drawn.tool.sketch.goals if drawn.tool.sketch else ()
     things = [m.group(1) for g in goals if "{" not in g and (m := THING.search(g))]
     thing = rng.choice(things) if things else rng.choice(["case", "case", "item", "one"])
-    plural = f"{thing}s" if thing != "one" and not thing.endswith(("s", "x", "y")) else "cases"
+    things_ = "cases" if thing == "one" else plural(thing)
     told = [_with_it(rng, drawn, s, phrases) for s in drawn.sets]
     style = rng.random()
     if style < 0.3:
@@ -342,11 +354,14 @@ def _cases(rng: random.Random, drawn: _Sets, split: Split) -> Task | None:
         return drawn.task(", ".join([first, *rest[:-1]]) + link + rest[-1] + end)
     if style < 0.65:
         nouns = [words(p.name) for p in drawn.varied]
-        verb = rng.choice(["has", "has", "comes with", "is given"])
+        subjects = rng.sample(PEOPLE, n) if rng.random() < 0.25 else []
+        verb = rng.choice(
+            ["chose", "takes", "has", "uses"] if subjects else ["has", "has", "comes with", "is given"]
+        )
 
         def line(i: int, s: dict[str, Spoken]) -> str:
-            who = f"the {NTH[i]} {thing}" if thing != "one" or i else "the first one"
-            if i == n - 1 and n > 2 and mark_last:
+            who = subjects[i] if subjects else f"the {NTH[i]} {thing}"
+            if i == n - 1 and n > 2 and mark_last and not subjects:
                 who = f"the last {thing}"
             parts = []
             for p, phrase, noun in zip(drawn.varied, phrases, nouns, strict=True):
@@ -368,9 +383,11 @@ def _cases(rng: random.Random, drawn: _Sets, split: Split) -> Task | None:
                 + lines[-1]
             )
             return drawn.task(body + ("?" if asked.endswith("?") else "."))
+        if subjects and n == 2 and rng.random() < 0.6:
+            lines = [rng.choice(["{}, while {}", "{}, and {}", "{}; {}"]).format(*lines)]
         story = " ".join(f"{x[0].upper()}{x[1:]}." for x in lines)
         lead = (
-            pick(rng, LEADS, split).format(n=COUNT[n], N=COUNT[n].capitalize(), t=plural)
+            pick(rng, LEADS, split).format(n=COUNT[n], N=COUNT[n].capitalize(), t=things_)
             if rng.random() < 0.7
             else ""
         )
@@ -395,6 +412,35 @@ def _cases(rng: random.Random, drawn: _Sets, split: Split) -> Task | None:
         + lines[-1]
     )
     return drawn.task(body + ("?" if asked.endswith("?") else "."))
+
+
+COUNTED = (
+    " I need it for {n} {t}: {l}.", " Do this for the {t} {l}.", " There are {n} {t}: {l}.", " The {t} are {l}.", " My {n} {t} are {l}.", " It is about {n} {t}, {l}.",
+    " Please do it for each of these {t}: {l}.", " ({t}: {l})", " Take {l} as {t}.", " I have {n} {t}: {l}.", " Each of these {t}, please: {l}.", " For {n} {t}: {l}.",
+)  # fmt: skip
+
+
+def _counted(rng: random.Random, drawn: _Sets, split: Split) -> Task | None:
+    """'… I need it for three cities: Oslo, Rome and Bern.'; 'The first city is Oslo, the second Rome.'"""
+    asked = _bare(rng, drawn)
+    noun = words(drawn.varied[0].name)
+    if not asked or len(drawn.varied) > 1 or len(noun) < 3 or noun.endswith("s"):
+        return None
+    unit = _unit(drawn.varied[0])
+    texts = [f"{s[drawn.varied[0].name].text}{unit}" for s in drawn.sets]
+    ask = asked if asked[-1:] in ".?!" else f"{asked}."
+    if rng.random() < 0.3:
+        told = [
+            f"the {NTH[i]} {noun if not i or rng.random() < 0.3 else ''} {'is' if not i or rng.random() < 0.5 else ''} {t}"
+            for i, t in enumerate(texts)
+        ]
+        text = re.sub(
+            " +", " ", joined(told, rng) if len(told) == 2 else ", ".join(told[:-1]) + " and " + told[-1]
+        )
+        story = f"{text[0].upper()}{text[1:]}."
+        return drawn.task(f"{story} {ask}" if rng.random() < 0.4 else f"{ask} {story}")
+    tail = pick(rng, COUNTED, split).format(n=COUNT[len(texts)], t=plural(noun), l=_listed(rng, texts))
+    return drawn.task(ask + tail if not tail.startswith(" (") else ask.rstrip(".?!") + tail)
 
 
 # ── once more, with what differs ─────────────────────────────────────────────────────────────

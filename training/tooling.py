@@ -430,7 +430,7 @@ class Toolsmith:
                 body = said
             elif r.random() < 0.15:  # what is given comes first
                 ahead, rest = glue.join(parts), opener.format(said)
-                return _close(f"{ahead[0].upper()}{ahead[1:]}, {rest[0].lower()}{rest[1:]}")
+                return _close(f"{ahead[0].upper()}{ahead[1:]}, {uncapital(rest, [])}")
             else:
                 body = said + r.choice([" ", " ", " ", ", ", ": "]) + glue.join(parts)
             text = opener.format(body)
@@ -649,8 +649,8 @@ JOINERS = (
     " Also, ", " And ", " Then ", " After that, ", " Besides, ", "\n", " Furthermore, ", "; ", " ", " And also ", " Additionally, ", " In addition, ", " Moreover, ", " On top of that, ", " Next, ", " Finally, ", " Plus, ", " I also need this: ", " One more thing: ", " Apart from that, ", " Second, ", " While you are at it, ", " Afterwards, ", " Once done, ", " At the same time, ", " As well, ", " Oh, and ", " Then please ", " Likewise, ", " Lastly, ", ", and then ", ", and ", " - also, ", "\nAlso: ", "\nAnd ", " & ", " Separately, ", " For another matter, ", " Meanwhile, ", " Furthermore please ", " To finish, ", " Other than that, ", " Aside from this, ",
     " Also please ", " By the way, ", " Then also ", ". And then, ", " Oh, one more: ", " Another thing: ", " Also, could I ask: ", " OK, and ", " Right after, ", " Following that, ", " On another note, ", " Next up: ",
     " In the same go, ", " Thirdly, ", " To add to that, ", " Now for something else: ", " And if you can, ", " When that is finished, ", " When done, ", " Further, ", " Equally, ", " And one more request: ", " Then there is this: ", " Subsequently, ",
-    " Later on, ", " My other question: ", " I have another one: ", " Similarly, ", " As a next step, ", " Not only that: ", " Beyond that, ", " In parallel, ", " Together with this, ", " Next please ", " Too: ", " Incidentally, ",
-    " That aside, ", " And now ", ", and also ", ", after which ", " + ", " | ", "\n\n", "\nThen ", "\nNext: ", " ... and ", " -- then ", " PS: ",
+    " Later on, ", " My other question: ", " I have another one: ", " Similarly, ", " As a next step, ", " Not only that: ", " Beyond that, ", " In parallel, ", " Together with this, ", " Next please ", " Incidentally, ",
+    " That aside, ", " And now ", ", and also ", ", after which ", " + ", "\n\n", "\nThen ", "\nNext: ", " ... and ", " -- then ", " PS: ",
     " What is more, ",
 )  # fmt: skip
 

@@ -8,7 +8,7 @@ import sqlite3
 from dataclasses import dataclass, field
 from typing import Any
 
-from training.kinds import Kinds, pick, words
+from training.kinds import Kinds, pick, plural, words
 
 ITEMS = [
     "fossil",
@@ -231,12 +231,6 @@ class Question:
     sql: str
     answer: str
     column: str
-
-
-def plural(noun: str) -> str:
-    if noun.endswith("y") and noun[-2:-1] not in "aeiou":
-        return noun[:-1] + "ies"
-    return noun + ("es" if noun.endswith(("s", "x", "ch", "sh")) else "s")
 
 
 def quoted(text: object) -> str:
