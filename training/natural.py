@@ -4,7 +4,7 @@ training/domains/*.txt; requests are composed of a goal and a phrase for each va
 
 A block of a file:
 
-    names, of, the, tool | c or g (computed or got) | goals ; noun phrases or ?question stems or !imperatives
+    names, of, the, tool | c or g (computed or got) | goals ; noun phrases or ?question stems or !imperatives or .whole sentences.
     A descriptions ~ of the tool
     name,other_name? kind arguments : phrases with {v} ; from {v} to {other} ; ~phrase of a false one ; =0 from rest # description
     X questions near by that the tool does not answer, with its {values} or without ; …
@@ -55,6 +55,11 @@ NAMED = (
 JOINT = (
     "given {ns} as {vs}", "with {ns} of {vs}", "with {ns} of {vs}, respectively", "given {eqs}", "with {eqs}", "where {eqs}", "({eqs})", "; {cols}", "if {are}",
     "where {are}", "using {vs} as {ns}", "with {vs} for {ns}, in that order", ", {ns} being {vs}", "when {are}", ", say {eqs}", "given that {are}",
+)  # fmt: skip
+
+LATER = (
+    "The {n} should be {v}.", "Use {v} as the {n}.", "Please use {v} for the {n}.", "Take {v} for the {n}.", "For the {n}, use {v}.", "By the way, the {n} is {v}.",
+    "I want {v} as the {n}.", "Set the {n} to {v}.", "Make it {v} for the {n}.", "{v} is the {n}.",
 )  # fmt: skip
 
 
@@ -336,14 +341,28 @@ def _request(
     left = {k: v for k, v in given.items() if f"{{{k}}}" not in goal}
     goal = re.sub(r"\{(\w+)\}", lambda m: given[m.group(1)].text, goal)
     own = {s.key for s in sketch.slots if s.phrases} & plain
-    if left and own >= left.keys() and rng.random() < 0.08:
+    if goal[0] != "." and left and own >= left.keys() and rng.random() < 0.08:
         return _story(rng, sketch, goal, slots, left, split)
+    later = ""
+    able = [k for k in left if k in own and left[k].value is not None and not isinstance(left[k].value, dict)]
+    if able and rng.random() < 0.1:  # one value comes in a sentence of its own
+        key = rng.choice(able)
+        later = " " + pick(rng, LATER, split).format(n=words(key), v=left.pop(key).text)
     parts = _parts(rng, slots, left, split)
+    if goal[0] == ".":
+        text = _close(re.sub(r"([.?!]?)$", lambda m: f" {_flowing(parts)}{m.group()}", goal[1:], count=1))
+        return text + later if text[-1] in ".?!" else f"{text}.{later}"
     if parts and rng.random() < 0.14:
-        return _led(rng, sketch, goal, parts, split)
-    tail = _flowing(parts) if rng.random() < 0.85 else ", ".join(p.lstrip(",; ") for p in parts)
-    body = re.sub(r" +([,;])", r"\1", f"{goal} {tail}".strip())
-    return _sentence(rng, sketch, re.sub(r"\b(last|next|past|coming|upcoming) an? ", r"\1 ", body), split)
+        text = _led(rng, sketch, goal, parts, split)
+    else:
+        tail = _flowing(parts) if rng.random() < 0.85 else ", ".join(p.lstrip(",; ") for p in parts)
+        text = _sentence(rng, sketch, _close(f"{goal} {tail}"), split)
+    return text + later if not later or text[-1] in ".?!" else f"{text}.{later}"
+
+
+def _close(text: str) -> str:
+    text = re.sub(r" +([,;.?!])", r"\1", text.strip())
+    return re.sub(r"\b(last|next|past|coming|upcoming) an? ", r"\1 ", text)
 
 
 def _sentence(rng: random.Random, sketch: Sketch, body: str, split: Split) -> str:
@@ -454,7 +473,7 @@ def _story(
     for key, spoken in left.items():
         phrase = next((p for p in slots[key].phrases if p.count("{") == 1), "")
         unit = phrase.partition("{v}")[2]
-        if len(unit) > 16 or key in unit:
+        if len(unit) > 16 or key in unit or re.search("[\"'?]", unit):
             unit = ""
         form = rng.choice(
             [

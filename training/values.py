@@ -188,7 +188,7 @@ def sort(kinds: Kinds, rng: random.Random, kind: str, args: str, about: str) -> 
             style = rng.random()
             shown = (
                 [o.upper() for o in shown]
-                if style < 0.08
+                if style < 0.08 and not any("/" in o for o in shown)
                 else [o[0].upper() + o[1:] for o in shown]
                 if style < 0.2
                 else shown
