@@ -117,7 +117,7 @@ class Writer:
         """
         if rng.random() < DESK:
             place = _Desk.drawn(rng, self)
-            made = [self._at_desk(rng, place) for _ in range(min(most, rng.randint(3, 7)))]
+            made = [self._at_desk(rng, place) for _ in range(min(most, rng.randint(4, 8)))]
         else:
             given = self.toolset(rng)
             made = [self._kind(rng)(rng, given) for _ in range(min(most, rng.randint(4, 8 + len(given))))]
@@ -199,11 +199,11 @@ class Writer:
             parts = []
             kept: list[str] = []
             failed = rng.random() < 0.08
-            for c in calls:
+            for i, c in enumerate(calls):
                 text, said, values = (
                     failure(rng, c, self.split)
                     if failed
-                    else result(rng, self.pools, by_name[c[0]], c, self.split)
+                    else result(rng, self.pools, by_name[c[0]], calls, i, self.split)
                 )
                 messages.append(Message("tool", text))
                 parts.append(said)
@@ -226,18 +226,21 @@ class Writer:
         if new[p.name].whole:
             return None
         said = new[p.name].text
-        ask = pick(
-            rng,
-            [
-                "And {v}?",
-                "What about {v}?",
-                "Now the same for {v}.",
-                "The same with {v}, please.",
-                "Do it again with {p} {v}.",
-                "And with {p} {v}?",
-            ],
-            self.split,
-        ).format(v=said, p=words(p.name))
+        asks = [
+            "And {v}?",
+            "What about {v}?",
+            "Now the same for {v}.",
+            "The same with {v}, please.",
+            "Do it again with {p} {v}.",
+            "And with {p} {v}?",
+        ]
+        ask = pick(rng, asks, self.split)
+        if "{p}" not in ask and sum(o.schema["type"] == p.schema["type"] for o in varied) > 1:
+            # which of two is meant must show
+            ask = rng.choice(
+                ["What about the {p} {v}?", "Now the same for the {p} {v}.", "And if the {p} is {v}?"]
+            )
+        ask = ask.format(v=said, p=words(p.name))
         return Task(ask, ((tool.name, plain(new)),), (new,))
 
     # ── agent-loop tasks ──

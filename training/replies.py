@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from training.kinds import Pools, Split, pick, words
+from training.kinds import Pools, Split, pick, uncapital, words
 from training.tooling import Call, Tool
 
 
@@ -66,17 +66,34 @@ def failure(rng: random.Random, c: Call, split: Split) -> tuple[str, str, list[s
     return text, said, [reason]
 
 
-def result(rng: random.Random, pools: Pools, tool: Tool, c: Call, split: Split) -> tuple[str, str, list[str]]:
-    """Result text, the sentence that quotes it, and the values quoted."""
+def result(
+    rng: random.Random, pools: Pools, tool: Tool, calls: Sequence[Call], i: int, split: Split
+) -> tuple[str, str, list[str]]:
+    """Result text of the i-th call of a turn, the sentence that quotes it, and the values quoted.
+
+    Among several calls the sentence says what it is about.
+    """
+    c = calls[i]
     topic = words(tool.name)
+    able = {
+        k: v
+        for k, v in c[1].items()
+        if isinstance(v, str | int | float) and not isinstance(v, bool) and len(str(v)) < 40
+    }
+    twins = [o[1] for j, o in enumerate(calls) if j != i and o[0] == c[0]]
     first = next(
-        (
-            v
-            for v in c[1].values()
-            if isinstance(v, str | int | float) and not isinstance(v, bool) and len(str(v)) < 40
-        ),
-        None,
+        (v for k, v in able.items() if all(o.get(k) != v for o in twins)), next(iter(able.values()), None)
     )
+    text, said, values = _result(rng, pools, topic, first, split)
+    about = topic if first is None else str(first)
+    if len(calls) > 1 and about.lower() not in said.lower():
+        said = f"For {about}: {uncapital(said, values)}"
+    return text, said, values
+
+
+def _result(
+    rng: random.Random, pools: Pools, topic: str, first: Any, split: Split
+) -> tuple[str, str, list[str]]:
     where = f" for {first}" if first is not None else ""
     roll = rng.random()
 

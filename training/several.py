@@ -173,7 +173,7 @@ def _spans(rng: random.Random, drawn: _Sets, split: Split) -> Task | None:
     if text[high:].strip(" .") or "?" in text[high:]:  # what follows belongs to all
         told = told.replace(". Also ", ", also ").replace(". And ", ", and ")
     lead = ""
-    if one and not led and low and rng.random() < 0.08:
+    if one and not led and rng.random() < 0.15 and PREPOSITION.search(text, 0, low):
         lead = rng.choice(
             ["each of ", "these: ", "the following: ", "both " if len(groups) == 2 else "all of "]
         )
