@@ -103,6 +103,9 @@ def equation(rng: random.Random) -> Spoken:
     return Spoken(value, rng.choice(forms))
 
 
+EXAMPLES = ("(e.g. '{e}')", "For example '{e}'.", "Such as {e}, etc.", "E.g. {e}.", "(for example {e})")
+
+
 def told_options(rng: random.Random, shown: list[str]) -> str:
     """The values of a string parameter as a sentence of its description."""
     mark = rng.choice(["'", "'", '"', ""])
@@ -111,10 +114,10 @@ def told_options(rng: random.Random, shown: list[str]) -> str:
     form = rng.choice(
         [
             "Options: {o}.", "One of {o}.", "Can be {e}.", "Either {e}.", "Choices are {e}.", "Could be {o} etc.", "e.g., {o}.", "Possible values: {o}.",
-            "Available options: {o}.", "(e.g. {s})", "For example {s}.", "Options are {e}.", "Valid values are {o}.", "Such as {s}, etc.", "({e})",
+            "Available options: {o}.", "Options are {e}.", "Valid values are {o}.", "({e})",
         ]
     )  # fmt: skip
-    return form.format(o=", ".join(told), e=either, s=rng.choice(told))
+    return form.format(o=", ".join(told), e=either)
 
 
 def between(kinds: Kinds, rng: random.Random, low: int, high: int) -> Sort:

@@ -17,6 +17,7 @@ from training.kinds import Kinds, Spoken, clock, date, file_path, identifier, in
 from training.quantities import number_list
 from training.shapes import (
     DAY_HOURS,
+    EXAMPLES,
     Draw,
     Sort,
     between,
@@ -194,10 +195,13 @@ def sort(kinds: Kinds, rng: random.Random, kind: str, args: str, about: str) -> 
                 else shown
             )
             draw = lambda r: (lambda o: Spoken(o, option(o) if r.random() < 0.6 else o))(r.choice(shown))  # noqa: E731
-            if (roll := rng.random()) < 0.34:  # told by the description alone
+            roll = rng.random()
+            if roll < 0.26:  # told by the description alone
                 return Sort(text, draw, told_options(rng, shown))
-            # or not told at all: what the request says is the value
-            return Sort(text if roll < 0.5 else {"type": "string", "enum": shown}, draw)
+            if roll < 0.5:  # not told but for an example: what the request says is the value
+                note = rng.choice(EXAMPLES).format(e=rng.choice(options)) if roll < 0.36 else ""
+                return Sort(text, _plainly(lambda r: r.choice(options)), note)
+            return Sort({"type": "string", "enum": shown}, draw)
         case "map":
             pairs = [o.split("=") for o in options]
             digits = all(re.fullmatch(r"-?\d+", v) for v, _ in pairs)
