@@ -47,7 +47,7 @@ CASES = ((2000, 8), (2000, 32), (0, 128), (0, 512), (0, 2048), (0, 4096))
 
 
 COMPARED = ((2000, 32), (0, 512), (0, 2048))
-AHEADS = (None, 0, 16, 32, 64, 96)
+AHEADS = (None, 0, 32, 64, 96, 128)
 """What `Passes` may be told of kernels that start early."""
 LOGITS_DIFFER = 2e-3
 SAME = 12

@@ -13,8 +13,8 @@ A lane's stream X [S, rows, D] is FP32, or, `factored`, what the next product re
 X = normed * rms, rounded to the activations' type at each landing. `streams` are then the body's normed rows.
 
 early: the kernel may be started before the one ahead of it in its stream has ended (programmatic dependent
-launch; compute capability 9.0). Until that one has, it reads nothing but weights and writes nothing. As every
-kernel waits so, all that came before is over once the one ahead is.
+launch; compute capability 9.0). Until that one has, it reads nothing but meta and constants, which no kernel
+of the pass writes, and writes nothing. As every kernel waits so, all before it are over once the one ahead is.
 
 What differs between models, layers and buckets is an argument, not a constant, wherever speed allows: a model
 compiles a dozen small programs, and most models the same ones.
@@ -123,9 +123,10 @@ def land(  # type: ignore[no-untyped-def]
     """
     if early:
         gdc_launch_dependents()
-        gdc_wait()
     t = tl.program_id(0)
     row = t + tl.where(tail != 0, tl.maximum(tl.load(meta + 3) - 1, 0), 0).to(tl.int32)
+    if early:
+        gdc_wait()
     late_row = tl.where(late_compact != 0, t, row)
     d = tl.arange(0, block)
     inside = d < dim
@@ -193,7 +194,6 @@ def turn_and_append(  # type: ignore[no-untyped-def]
     """
     if early:
         gdc_launch_dependents()
-        gdc_wait()
     t = tl.program_id(0)
     head = tl.program_id(1)
     lane = head // lane_heads
@@ -202,11 +202,16 @@ def turn_and_append(  # type: ignore[no-untyped-def]
     v = tl.arange(0, vectors)[:, None]
     e = tl.arange(0, block)[None, :]
     inside = (v < rep + 2) & (e < h)
+    position = tl.load(meta + 2) + t
+    capacity = tl.load(meta + 1)
+    cache = tl.multiple_of(tl.load(meta).to(queries.dtype), 16)
+    end = tl.where(t < tl.load(meta + 3), rep + 2, 0)  # a padding row appends nothing
+    if early:
+        gdc_wait()
     x = tl.load(qkv + (lane * rows + t) * all_rows + inner + v * h + e, mask=inside, other=0.0)
     if has_bias:
         from_bias = bias + (layer * (heads // lane_heads) + lane) * all_rows + inner
         x += tl.load(from_bias + v * h + e, mask=inside, other=0.0)
-    position = tl.load(meta + 2) + t
     y = x
     if has_norm:
         inverse = tl.rsqrt(tl.sum(x * x, 1) / h + eps)[:, None]
@@ -221,11 +226,8 @@ def turn_and_append(  # type: ignore[no-untyped-def]
     is_query = inside & (v < rep)
     to = queries + ((head * rows + t) * rep + v) * h + e
     tl.store(to, (turned * scale).to(queries.dtype.element_ty), mask=is_query)
-    capacity = tl.load(meta + 1)
-    cache = tl.multiple_of(tl.load(meta).to(queries.dtype), 16)
     kind = v - rep  # 0: the key, 1: the value
     at = (((layer * 2 + kind) * heads + head) * capacity + position) * h + e
-    end = tl.where(t < tl.load(meta + 3), rep + 2, 0)  # a padding row appends nothing
     real = (v >= rep) & (v < end) & (e < h)
     tl.store(cache + at, tl.where(v == rep, turned, x).to(queries.dtype.element_ty), mask=real)
 
@@ -264,7 +266,6 @@ def attend(  # type: ignore[no-untyped-def]
     """
     if early:
         gdc_launch_dependents()
-        gdc_wait()
     head = tl.program_id(1)
     split = tl.program_id(2)
     half = queries.dtype.element_ty
@@ -275,6 +276,9 @@ def attend(  # type: ignore[no-untyped-def]
     position = tl.load(meta + 2).to(tl.int32)
     real = tl.load(meta + 3).to(tl.int32)
     capacity = tl.load(meta + 1)
+    cache = tl.multiple_of(tl.load(meta).to(queries.dtype), 16)
+    if early:
+        gdc_wait()
     e = tl.arange(0, low)
     from_q = queries + ((head * rows + first) * rep + r)[:, None] * h
     q = tl.load(from_q + e[None, :], mask=there[:, None] & (e < h)[None, :], other=0.0)
@@ -288,7 +292,6 @@ def attend(  # type: ignore[no-untyped-def]
     each = tl.cdiv(tl.cdiv(tl.maximum(end - start, 0), block_n), splits) * block_n
     start += split * each
     end = tl.minimum(end, start + each)
-    cache = tl.multiple_of(tl.load(meta).to(queries.dtype), 16)
     keys = cache + ((layer * 2) * heads + head) * capacity * h
     values = cache + ((layer * 2 + 1) * heads + head) * capacity * h
     top = tl.full([block_m], float("-inf"), tl.float32)
