@@ -48,6 +48,7 @@ class Launch:
         num_warps: int,
         num_stages: int = 3,
         launch_pdl: bool = False,
+        maxnreg: int | None = None,
         **constants: Any,
     ) -> None:
         kernel = getattr(device, self._name)
@@ -64,6 +65,7 @@ class Launch:
                 if value % 16 == 0 and not parameter.do_not_specialize:
                     attributes[(i,)] = ALIGNED
         options = {"num_warps": num_warps, "num_stages": num_stages, "launch_pdl": launch_pdl}
+        options |= {} if maxnreg is None else {"maxnreg": maxnreg}
         build = {"signature": signature, "constants": values, "attributes": attributes, "options": options}
         self._found[f"{self._name} {signature} {values} {options}"] = {"kernel": kernel, **build}
 

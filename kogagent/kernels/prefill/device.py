@@ -14,7 +14,7 @@ X = normed * rms, rounded to the activations' type at each landing. `streams` ar
 
 early: the kernel may be started before the one ahead of it in its stream has ended (programmatic dependent
 launch; compute capability 9.0). Until that one has, it reads nothing but meta and constants, which no kernel
-of the pass writes, and writes nothing. As every kernel waits so, all before it are over once the one ahead is.
+of the pass writes, and writes nothing. As every kernel waits so, all before it are over once that one is.
 
 What differs between models, layers and buckets is an argument, not a constant, wherever speed allows: a model
 compiles a dozen small programs, and most models the same ones.

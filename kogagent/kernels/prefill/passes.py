@@ -49,6 +49,7 @@ class Passes:
     kernels: another module of device.py's names, for a machine without a card. ahead: KiB of its weights that
     a program of a short product asks for while the kernel before it runs; kernels then start early
     (device.py), for which a card needs compute capability 9.0. None: each starts when the one before it ends.
+    landing: options of launching `land` over all lanes, in place of ours.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class Passes:
         rows: int,
         kernels: Any = None,
         ahead: int | None = None,
+        landing: Mapping[str, int] | None = None,
     ) -> None:
         if kernels is None:
             try:
@@ -67,7 +69,7 @@ class Passes:
             except ImportError as error:
                 raise MissingExtraError("pre-fill", "triton", "cuda") from error
         self._device = kernels
-        self._ahead = ahead
+        self._ahead, self._landing = ahead, landing or {}
         self._early = {"early": False} if ahead is None else {"early": True, "launch_pdl": True}
         spec = layout.spec
         self._layout, self._spec, self._steps, self._rope = layout, spec, steps, rope
@@ -328,7 +330,7 @@ class Passes:
             late_sums=bool(step["late"] >= 0 and step["late_others"] != 0),
             factored=self._factored,
             **self._early,
-            num_warps=self._warps(),
+            **{"num_warps": self._warps(), **(self._landing if together > 1 else {})},
         )
 
     def _for_head(self, normed: torch.Tensor, rows: int, *, tail: bool) -> torch.Tensor:
