@@ -19,6 +19,7 @@ import functools
 import json
 import random
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -158,15 +159,20 @@ EXTRAS = {
 }
 
 
-def likeness(a: Sketch, b: Sketch) -> int:
-    """How many words the two have in common in names, goals and descriptions."""
-    return len(_vocabulary(a) & _vocabulary(b))
+def likeness(a: Sketch, b: Sketch) -> float:
+    """How much two tools have in common in names, goals and descriptions: rare words count most."""
+    return sum(1 / _tools_with()[word] for word in _vocabulary(a) & _vocabulary(b))
 
 
 @functools.cache
 def _vocabulary(sketch: Sketch) -> frozenset[str]:
     said = " ".join([*map(words, sketch.names), *sketch.goals, *sketch.abouts]).lower()
     return frozenset(re.findall(r"[a-z]{4,}", said))
+
+
+@functools.cache
+def _tools_with() -> Counter[str]:
+    return Counter(word for sketch in SKETCHES for word in _vocabulary(sketch))
 
 
 @dataclass(frozen=True)

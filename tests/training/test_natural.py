@@ -10,9 +10,11 @@ import jsonschema
 import pytest
 
 from training.dialogues import Writer
+from training.families import FAMILIES, WORDINGS
 from training.kinds import Kinds, Pools, Split, Spoken, kept
-from training.natural import SKETCHES, parse
+from training.natural import EXTRAS, SKETCHES, drawn, likeness, parse
 from training.several import together
+from training.shapes import COMPARED, between, conditions, equation, feet, geographic, hour
 from training.tooling import JOINERS, Toolsmith, arguments, plain
 from training.values import DATE_FORMATS, dated, percentage, span, us_city
 
@@ -108,3 +110,79 @@ def test_a_request_for_several_calls_tells_what_differs_between_them(data_folder
 
 def test_the_joiner_of_the_held_out_requests_stays_held_out() -> None:
     assert kept(JOINERS) == " Besides, "
+
+
+def test_a_value_may_have_words_of_its_own(data_folder: Path) -> None:
+    rng = random.Random(seed := random.randrange(10**6))
+    (sketch,) = parse(
+        "braking, brake | c | the way\nA Braking distance.\n"
+        "speed,v int 5 90 : at {v} m/s ; =0 from a standstill # Speed.\nX Which brakes from {speed} m/s?",
+        "roads",
+    )
+    made = drawn(rng, Kinds(Pools(data_folder / "pools.json.gz"), "train"), sketch)
+    speed = next(
+        p for p in made.params if p.about.startswith("Speed") or "speed" in p.name.lower() or p.name == "v"
+    )
+    values = [speed.draw(rng) for _ in range(60)]
+    assert {v.value == 0 for v in values} == {True, False}, seed
+    for v in values:
+        assert (v.text == "from a standstill") == v.whole == (v.value == 0), (seed, v)
+        asked = made.ask(rng, {speed.name: v})
+        assert ("standstill" in asked) == v.whole and "{" not in asked, (seed, asked)
+        assert re.fullmatch(r"Which brakes from [\w,]+ m/s\?", made.miss(rng)), seed
+
+
+def test_hours_heights_positions_and_formulas_are_read_as_people_tell_them() -> None:
+    rng = random.Random(seed := random.randrange(10**6))
+    for _ in range(300):
+        at = hour(rng)
+        if told := re.match(r"(\d+) ?(am|pm)", at.text.lower()):
+            assert at.value == int(told[1]) % 12 + (12 if told[2] == "pm" else 0), (seed, at)
+        tall = feet(rng)
+        if told := re.match(r"(\d+)\D+(\d+)", tall.text):
+            assert tall.value == int(told[1]) * 12 + int(told[2]), (seed, tall)
+        place = geographic(rng)
+        signs = [("S" in place.text, place.value[0]), ("W" in place.text, place.value[1])]
+        if re.search("[NS]", place.text):
+            assert all(negative == (v < 0) for negative, v in signs if v), (seed, place)
+        line = equation(rng)
+        assert line.text.strip("'").endswith(line.value) and "=" not in line.value, (seed, line)
+
+
+def test_ranges_and_conditions_hold_what_the_request_says(data_folder: Path) -> None:
+    kinds, rng = (
+        Kinds(Pools(data_folder / "pools.json.gz"), "train"),
+        random.Random(seed := random.randrange(10**6)),
+    )
+    for _ in range(100):
+        limits, rules = between(kinds, rng, 100, 9999), conditions(kinds, rng)
+        low_high, rows = limits.draw(rng), rules.draw(rng)
+        jsonschema.validate(low_high.value, limits.schema)
+        jsonschema.validate(rows.value, rules.schema)
+        said = [int(n) for n in re.findall(r"\d+", low_high.text.replace(",", ""))]
+        assert list(low_high.value.values()) == said and said[0] <= said[1], (seed, low_high)
+        for name, sign, what in (row.values() for row in rows.value):
+            forms = [w.format(v=v) for w in COMPARED[sign] for v in (what, f"'{what}'", f'"{what}"')]
+            assert any(f"{name} {form}" in rows.text for form in forms), (seed, rows)
+
+
+def test_a_family_keeps_its_held_out_request_out_of_training() -> None:
+    assert {f.names[0] for f in FAMILIES} == WORDINGS.keys()
+    for family in FAMILIES:
+        assert (
+            family.held_out not in family.requests and len(set(family.requests)) == len(family.requests) > 9
+        )
+        for text in (*family.requests, family.held_out):
+            bare = re.sub(r"\[[^\[\]]*\]", "", text)
+            for slot in family.slots:
+                told = f"{{{slot.name}}}" in (bare if slot.required else text)
+                assert told or not slot.required, (family.names[0], slot.name, text)
+
+
+def test_tools_that_resemble_each_other_share_words_and_extras_none_of_their_names() -> None:
+    named = {s.names[0]: s for s in SKETCHES}
+    divisor = named["greatest_common_divisor"]
+    others = sorted((s for s in SKETCHES if s is not divisor), key=lambda s: likeness(s, divisor))
+    assert others[-1] is named["least_common_multiple"]
+    for slots in EXTRAS.values():
+        assert len({s.key for s in slots}) == len(slots) and not any(s.required for s in slots)
