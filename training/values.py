@@ -210,7 +210,9 @@ def sort(kinds: Kinds, rng: random.Random, kind: str, args: str, about: str) -> 
                 return Sort({"type": "integer"}, draw)
             note = ", ".join(f"'{v}' for {said}" for v, said in pairs)
             return Sort(
-                {**text, "enum": [v for v, _ in pairs]} if rng.random() < 0.5 else text, draw, f"{note}."
+                {**text, "enum": list(dict.fromkeys(v for v, _ in pairs))} if rng.random() < 0.5 else text,
+                draw,
+                f"{note}.",
             )
         case "alias":  # 'water (H2O)' is H2O
             known = [o.split("=") for o in options]
