@@ -160,14 +160,14 @@ EXTRAS = {
 
 
 def likeness(a: Sketch, b: Sketch) -> float:
-    """How much two tools have in common in names, goals and descriptions: rare words count most."""
+    """How much two tools have in common in names and descriptions: rare words count most."""
     return sum(1 / _tools_with()[word] for word in _vocabulary(a) & _vocabulary(b))
 
 
 @functools.cache
 def _vocabulary(sketch: Sketch) -> frozenset[str]:
-    said = " ".join([*map(words, sketch.names), *sketch.goals, *sketch.abouts]).lower()
-    return frozenset(re.findall(r"[a-z]{4,}", said))
+    said = " ".join([*map(words, sketch.names), *sketch.abouts]).lower()
+    return frozenset(word.removesuffix("s") for word in re.findall(r"[a-z]{4,}", said))
 
 
 @functools.cache
