@@ -16,7 +16,7 @@ from typing import Any
 
 from training.desk import world as worlds
 from training.desk.chains import Chain, Maker, makers
-from training.kinds import SCALARS, Kinds, Pools, Split, Spoken, pick, words
+from training.kinds import SCALARS, Kinds, Param, Pools, Split, Spoken, pick, words
 from training.replies import failure, result, wrong
 from training.several import together
 from training.talk import DECLINES, plain_question, small_talk
@@ -396,14 +396,31 @@ class Writer:
     # ── no call ──
 
     def decline(self, rng: random.Random, given: list[Tool]) -> Conversation:
-        request = self._unserved(rng, given)
-        text = pick(rng, DECLINES, self.split)
-        if rng.random() < 0.3:
+        lettered = self._lettered(rng, given) if rng.random() < 0.1 else ""
+        request = lettered or self._unserved(rng, given)
+        text = pick(rng, VALUES_WANTED if lettered else DECLINES, self.split)
+        if rng.random() < 0.3 and not lettered:
             text += " " + rng.choice(
                 ["I can only {t}.", "What I can do is: {t}.", "They serve to {t}."]
             ).format(t=", ".join(words(t.name) for t in given[:4]))
         messages = [*_system(rng, self.pools), Message("user", request), Message("assistant", text)]
         return Conversation("decline", [t.spec() for t in given], messages)
+
+    def _lettered(self, rng: random.Random, given: list[Tool]) -> str:
+        """A request with letters for all its numbers: 'how far does it get in time t with a speed of v'."""
+        able = [t for t in given if t.sketch and sum(_is_number(p) for p in t.params if p.required) > 1]
+        if not able:
+            return ""
+        tool = rng.choice(able)
+        quoted = rng.random() < 0.5
+        spoken = {p.name: p.draw(rng) for p in tool.params if p.required and not _is_number(p)}
+        taken: set[str] = set()
+        for p in tool.params:
+            if p.required and _is_number(p):
+                letter = next(c for c in words(p.name) + LETTERS if c.isalpha() and c not in taken)
+                taken.add(letter)
+                spoken[p.name] = Spoken(None, f"'{letter}'" if quoted else letter)
+        return tool.ask(rng, spoken)
 
     def _unserved(self, rng: random.Random, given: list[Tool]) -> str:
         """A request that none of the tools serves: of another topic, or near by."""
@@ -557,6 +574,20 @@ SMALL = frozenset(
         "The",
     ]
 )  # words that a question may begin with, small behind "And"
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+VALUES_WANTED = (
+    "Please give me the values, then I can do it.",
+    "Which numbers should I use?",
+    "I need numbers for that, not letters.",
+    "I can work it out once I know the values.",
+    "Tell me the values and I will compute it.",
+)
+
+
+def _is_number(p: Param) -> bool:
+    return p.schema["type"] in ("integer", "number")
+
+
 COMMON = {"get", "list", "the", "find", "search", "check", "create", "calculate"}
 
 
