@@ -28,9 +28,10 @@ from training.kinds import (
     uncapital,
     words,
 )
-from training.natural import DOMAINS, SKETCHES, Sketch, drawn, likeness
+from training.natural import drawn
 from training.quantities import RESULTS, compute_tool
 from training.quantities import VERBS as COMPUTE_VERBS
+from training.sketches import DOMAINS, SKETCHES, Sketch, likeness
 from training.variety import BARE, Pair, any_param, decorated, pair, wordy
 
 Call = tuple[str, dict[str, Any]]

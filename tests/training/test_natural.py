@@ -12,9 +12,10 @@ import pytest
 from training.dialogues import Writer
 from training.families import FAMILIES, WORDINGS
 from training.kinds import Kinds, Pools, Split, Spoken, kept
-from training.natural import EXTRAS, SKETCHES, drawn, likeness, parse
+from training.natural import drawn
 from training.several import together
 from training.shapes import COMPARED, between, conditions, equation, feet, geographic, hour
+from training.sketches import EXTRAS, SKETCHES, likeness, parse
 from training.tooling import JOINERS, Toolsmith, arguments, plain
 from training.values import DATE_FORMATS, dated, percentage, span, us_city
 

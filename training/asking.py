@@ -1,0 +1,217 @@
+# ruff: noqa: E501 -- sentences are data: one a line reads better than wrapped ones
+"""Requests for the tools of everyday domains: a goal and a phrase for each value, in many orders and tellings.
+
+Knows sketches and values; nothing of schemas.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Sequence
+
+from training.kinds import Split, Spoken, pick, words
+from training.sketches import Sketch, Slot
+
+OPENERS = {
+    "c": (
+        "What is {g}?", "Calculate {g}.", "Compute {g}.", "Find {g}.", "Determine {g}.", "Work out {g}.", "What's {g}?", "Can you calculate {g}?",
+        "I need to know {g}.", "Could you compute {g}?", "Help me calculate {g}.", "Please find {g}.", "I want to calculate {g}.", "Tell me {g}.",
+        "Can you find {g}?", "How do I get {g}?", "Give me {g}.", "I'd like to know {g}.", "Estimate {g}.", "Please calculate {g}.", "Evaluate {g}.",
+        "Could you work out {g} for me?", "Can you help me determine {g}?", "My teacher wants {g}.", "We need {g}.",
+    ),
+    "g": (
+        "Get {g}.", "Find {g}.", "Show me {g}.", "Look up {g}.", "Retrieve {g}.", "Give me {g}.", "Tell me {g}.", "Fetch {g}.", "I want to see {g}.",
+        "Can you find {g}?", "I'm looking for {g}.", "Could you get me {g}?", "Search for {g}.", "I need {g}.", "Please find {g}.", "Can you tell me {g}?",
+        "Provide me with {g}.", "Find me {g}.", "I'd like {g}.", "Can you show me {g}?", "Please look up {g}.", "Could you look up {g} for me?", "Find out {g}.",
+        "Would you check {g}?", "Help me find {g}.",
+    ),
+    "!": (
+        "{g}.", "{g}.", "{g}", "Please {g}.", "Can you {g}?", "Could you {g}?", "I want to {g}.", "I'd like to {g}.", "I need to {g}.", "Help me {g}.",
+        "Could you please {g}?", "I want you to {g}.", "Would you {g}?", "We would like to {g}.", "Go ahead and {g}.", "Let's {g}.", "My plan is to {g}.",
+    ),
+}  # fmt: skip
+STORIES = (
+    "I am working on a problem. {s} {q}", "{s} {q}", "Here is what I know: {s} {q}", "We have the following. {s} {q}", "For my homework: {s} {q}",
+    "Suppose this: {s} {q}", "I have a question. {s} {q}", "These are the details. {s} {q}", "{q} {s}", "Let me explain. {s} {q}", "{s} Now, {q}",
+)  # fmt: skip
+NAMED = (
+    "with the {n} {v}", "{n}: {v}", "with {n} set to {v}", "where the {n} is {v}", "with {v} as the {n}", "using {n} {v}", "and {n} {v}", "({n} {v})",
+)  # fmt: skip
+# several values in one breath: their names, the values in the same order, or each beside its name
+JOINT = (
+    "given {ns} as {vs}", "with {ns} of {vs}", "with {ns} of {vs}, respectively", "given {eqs}", "with {eqs}", "where {eqs}", "({eqs})", "; {cols}", "if {are}",
+    "where {are}", "using {vs} as {ns}", "with {vs} for {ns}, in that order", ", {ns} being {vs}", "when {are}", ", say {eqs}", "given that {are}",
+)  # fmt: skip
+
+LATER = (
+    "The {n} should be {v}.", "Use {v} as the {n}.", "Please use {v} for the {n}.", "Take {v} for the {n}.", "For the {n}, use {v}.", "By the way, the {n} is {v}.",
+    "I want {v} as the {n}.", "Set the {n} to {v}.", "Make it {v} for the {n}.", "{v} is the {n}.",
+)  # fmt: skip
+
+
+def request(
+    rng: random.Random, sketch: Sketch, slots: dict[str, Slot], given: dict[str, Spoken], split: Split
+) -> str:
+    plain = {k for k, v in given.items() if not v.whole}
+    usable = [g for g in sketch.goals if set(re.findall(r"\{(\w+)\}", g)) <= plain]
+    goal = pick(rng, usable or [sketch.topic], split)
+    left = {k: v for k, v in given.items() if f"{{{k}}}" not in goal}
+    goal = re.sub(r"\{(\w+)\}", lambda m: given[m.group(1)].text, goal)
+    own = {s.key for s in sketch.slots if s.phrases} & plain
+    if goal[0] != "." and left and own >= left.keys() and rng.random() < 0.08:
+        return _story(rng, sketch, goal, slots, left, split)
+    later = ""
+    able = [k for k in left if k in own and left[k].value is not None and not isinstance(left[k].value, dict)]
+    if able and rng.random() < 0.1:  # one value comes in a sentence of its own
+        key = rng.choice(able)
+        later = " " + pick(rng, LATER, split).format(n=words(key), v=left.pop(key).text)
+    parts = _parts(rng, slots, left, split)
+    if goal[0] == ".":
+        text = _close(re.sub(r"([.?!]?)$", lambda m: f" {_flowing(parts)}{m.group()}", goal[1:], count=1))
+        return text + later if text[-1] in ".?!" else f"{text}.{later}"
+    if parts and rng.random() < 0.14:
+        text = _led(rng, sketch, goal, parts, split)
+    else:
+        tail = _flowing(parts) if rng.random() < 0.85 else ", ".join(p.lstrip(",; ") for p in parts)
+        text = _sentence(rng, sketch, _close(f"{goal} {tail}"), split)
+    return text + later if not later or text[-1] in ".?!" else f"{text}.{later}"
+
+
+def _close(text: str) -> str:
+    text = re.sub(r" +([,;.?!])", r"\1", text.strip())
+    return re.sub(r"\b(last|next|past|coming|upcoming) an? ", r"\1 ", text)
+
+
+def _sentence(rng: random.Random, sketch: Sketch, body: str, split: Split) -> str:
+    if body.startswith("?"):
+        return f"{body[1:]}?" if rng.random() < 0.93 else body[1:]
+    kind = "!" if body.startswith("!") else sketch.opened
+    text = pick(rng, OPENERS[kind], split).replace("{g}", body.lstrip("!"))
+    if rng.random() < 0.06:  # as typed into a search box
+        text = body.lstrip("!").removeprefix("the ")
+    return text[0].upper() + text[1:] if rng.random() < 0.95 else text
+
+
+def _parts(rng: random.Random, slots: dict[str, Slot], left: dict[str, Spoken], split: Split) -> list[str]:
+    """A phrase for each value; one phrase may tell two."""
+    out: list[str] = []
+    told: set[str] = set()
+    # never where a text tells the values of several calls
+    counted = [k for k, s in left.items() if slots[k].kind in COUNTED and not s.whole and s.value is not None]
+    if len(counted) > 1 and rng.random() < 0.14:
+        out.append(_jointly(rng, {k: left[k].text for k in counted}, split))
+        told |= set(counted)
+    plain = {k for k, v in left.items() if not v.whole}
+    for key, spoken in left.items():
+        if key in told:
+            continue
+        slot, text = slots[key], spoken.text
+        told.add(key)
+        if spoken.whole:
+            out.append(text)
+            continue
+        fitting = [p for p in slot.phrases if set(re.findall(r"\{(\w+)\}", p)) - {"v"} <= plain - told]
+        together = [p for p in fitting if p.count("{") > 1]
+        if not fitting or rng.random() < 0.08:
+            phrase = pick(rng, NAMED, split).replace("{n}", words(key))
+        elif together and rng.random() < 0.75:
+            phrase = pick(rng, together, split)
+        else:
+            phrase = pick(rng, fitting, split)
+        used = set(re.findall(r"\{(\w+)\}", phrase)) - {"v"}
+        told |= used
+        out.append(
+            re.sub(r"\{(\w+)\}", lambda m: text if m.group(1) == "v" else left[m.group(1)].text, phrase)  # noqa: B023
+        )
+    if rng.random() < 0.35:
+        rng.shuffle(out)
+    return out
+
+
+COUNTED = ("int", "num", "usd", "pct", "span", "point", "geo")
+
+
+def _jointly(rng: random.Random, given: dict[str, str], split: Split) -> str:
+    """'given the base and the height as 6 and 10', 'with a = 3 and b = -11'."""
+    form = pick(rng, JOINT, split)
+    names = [rng.choice(["the ", "", "its "]) + words(k) for k in given]
+    sign = rng.choice([" = ", "=", " = ", " is ", ": "] if form[0] == "(" else [" = ", "=", " = ", " is "])
+    return form.format(
+        ns=_both(names, rng),
+        vs=_both(list(given.values()), rng),
+        eqs=_both([f"{words(k)}{sign}{v}" for k, v in given.items()], rng),
+        cols=", ".join(f"{words(k)}: {v}" for k, v in given.items()),
+        are=_both([f"the {words(k)} is {v}" for k, v in given.items()], rng),
+    )
+
+
+def _both(items: Sequence[str], rng: random.Random) -> str:
+    comma = ", and " if len(items) > 2 and rng.random() < 0.5 else " and "
+    return ", ".join(items[:-1]) + comma + items[-1]
+
+
+def _flowing(parts: Sequence[str]) -> str:
+    """Phrases as one runs into the next: 'with a mass of 2 kg and a height of 3 m in Oslo'."""
+    text = ""
+    last = ""
+    for part in parts:
+        first, _, rest = part.partition(" ")
+        if first == last and rest and first in ("with", "for", "in", "of", "and", "using"):
+            text += f" and {rest}"
+        elif part.startswith((",", ";")):
+            text += part
+        else:
+            text += f" {part}"
+        last = first
+    return text.strip()
+
+
+def _led(rng: random.Random, sketch: Sketch, goal: str, parts: Sequence[str], split: Split) -> str:
+    """What is given comes first: 'Given a mass of 2 kg, what is …?'"""
+    ahead = _flowing(parts).lstrip(",; ")
+    if re.match(r"with .*\d", ahead):
+        ahead = rng.choice(["With ", "Given ", "Assuming ", "For "]) + ahead[5:]
+    rest = _sentence(rng, sketch, goal, split)
+    if not re.match(r"(I|I'd|I'm|[A-Z]{2,})\b", rest):
+        rest = rest[0].lower() + rest[1:]
+    return f"{ahead[0].upper()}{ahead[1:]}, {rest}"
+
+
+def _story(
+    rng: random.Random,
+    sketch: Sketch,
+    goal: str,
+    slots: dict[str, Slot],
+    left: dict[str, Spoken],
+    split: Split,
+) -> str:
+    """The values in sentences of their own."""
+    told = []
+    for key, spoken in left.items():
+        phrase = next((p for p in slots[key].phrases if p.count("{") == 1), "")
+        unit = phrase.partition("{v}")[2]
+        if len(unit) > 16 or key in unit or re.search("[\"'?]", unit):
+            unit = ""
+        form = rng.choice(
+            [
+                "The {n} is {v}.",
+                "The {n} is {v}.",
+                "The {n} should be {v}.",
+                "{N}: {v}.",
+                "I have {a} {n} of {v}.",
+                "Take {v} as the {n}.",
+            ]
+        )
+        name = words(key)
+        if isinstance(spoken.value, list):
+            form = rng.choice(["{N}: {v}.", "Take {v} as the {n}."])
+        a = "an" if name[0] in "aeiou" else "a"
+        told.append(form.format(n=name, N=name.capitalize(), v=f"{spoken.text}{unit}", a=a))
+    question = _sentence(rng, sketch, goal, split)
+    story = pick(rng, STORIES, split)
+    if "Now, " in story and not question.startswith("I"):
+        question = question[0].lower() + question[1:]
+    if story.startswith("{q}") and question[-1:] not in ".?!":
+        question += "."
+    return story.replace("{s}", " ".join(told)).replace("{q}", question)
