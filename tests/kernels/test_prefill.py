@@ -22,6 +22,7 @@ from kogagent.engine.weights import random_tensors
 from kogagent.kernels.layout import plan
 from kogagent.kernels.prefill import Prefill
 from kogagent.kernels.prefill.passes import FULL
+from kogagent.kernels.prefill.run import largest
 from kogagent.kernels.rank import rope_table
 from kogagent.spec import ModelSpec
 from kogagent.testing.backends import TINY, TINY_LANES
@@ -369,3 +370,19 @@ def test_greedy_kernel_is_its_twin(legal: int, interpreted: ModuleType, rng: np.
     logits[int(rng.integers(70))] = float("nan")
     interpreted.greedy[(3,)](*tensors, block=32, early=False)
     assert bool(tensors[1][:, 0].isnan().any())
+
+
+def test_the_largest_of_all_parts_is_found_with_its_logprob(rng: np.random.Generator) -> None:
+    logits = _random(rng, 3 * 70000) * 3
+    legal = int(rng.integers(1, len(logits)))
+    first = int(rng.integers(0, legal))
+    logits[[first, legal - 1]] = 99.0  # the first of equals, which is in a later part or the same
+    out = torch.zeros(3, 4)
+    prefill_twin.greedy[(3,)](logits, out, torch.tensor([legal]), len(logits), block=70000)
+    found = largest(out.tolist())
+    assert found is not None and found[0] == first
+    assert found[1] == pytest.approx(float(logits.double().log_softmax(0)[first]), abs=1e-5)
+    for bad in (float("nan"), float("inf")):
+        logits[int(rng.integers(len(logits)))] = bad
+        prefill_twin.greedy[(3,)](logits, out, torch.tensor([legal]), len(logits), block=70000)
+        assert largest(out.tolist()) is None

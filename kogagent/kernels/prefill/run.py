@@ -24,6 +24,22 @@ BUCKETS = (16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048)
 """Rows of a chunk. One is filled up to the next of these; a longer run is cut into chunks of the last."""
 
 
+def largest(parts: Sequence[Sequence[float]]) -> tuple[int, float] | None:
+    """The first id with the largest logit, and its logprob, of what device.py's `greedy` says of each part of
+    the vocabulary; None where a logit is NaN or infinite.
+
+    Plain Python: the processor has just waited for the card, and NumPy's code would come from memory.
+    """
+    best, low, high, log2 = zip(*parts, strict=True)
+    most_likely = max(best)
+    if any(map(math.isnan, best)) or not math.isfinite(most_likely):
+        return None
+    top = best.index(most_likely)
+    most = max(log2)
+    log_sum = (most + math.log2(sum(2.0 ** (x - most) for x in log2))) * math.log(2)
+    return int(low[top]) + (int(high[top]) << 16), most_likely - log_sum
+
+
 class Prefill:
     """The forward pass over many rows, over its own copy of the weights.
 
@@ -111,13 +127,7 @@ class Prefill:
         for _ in self._bodies(cache, position, ids, legal):
             pass
         self._last()
-        best, low, high, log2 = self._passes.best.cpu().numpy().astype(np.float64).T
-        top = int(best.argmax())  # the first of equals; NaN wins
-        if not math.isfinite(best[top]):
-            return None
-        most = log2.max()
-        log_sum = (most + math.log2(np.exp2(log2 - most).sum())) * math.log(2)
-        return int(low[top]) + (int(high[top]) << 16), float(best[top] - log_sum)
+        return largest(self._passes.best.tolist())
 
     @property
     def logits(self) -> torch.Tensor:
