@@ -101,9 +101,27 @@ def _sets(rng: random.Random, tool: Tool) -> _Sets | None:
         if len(sets) == wanted:
             break
     told = [s[p.name] for s in sets for p in varied]
+    if len(varied) == 2 and FROM.search(varied[0].name) and TO.search(varied[1].name) and rng.random() < 0.4:
+        sets = _onward(sets, *varied)
     if len(sets) < 2 or any(t.whole or NO_LIST.search(t.text) for t in told):
         return None
     return _Sets(tool, sets, varied)
+
+
+FROM = re.compile(r"origin|from|start|source|departure|pickup", re.I)
+TO = re.compile(r"dest|to(?:_|$)|[a-z]To|end|target|arriv|dropoff", re.I)
+
+
+def _onward(sets: list[dict[str, Spoken]], first: Param, second: Param) -> list[dict[str, Spoken]]:
+    """From Oslo to Rome, and from Rome to Bern: each begins where the one before ended."""
+    if first.schema != {"type": "string"} or second.schema != first.schema:
+        return sets
+    out = [sets[0]]
+    for s in sets[1:]:
+        made = {**s, first.name: out[-1][second.name]}
+        if made[second.name].value != made[first.name].value and all(plain(made) != plain(o) for o in out):
+            out.append(made)
+    return out
 
 
 def _marked(rng: random.Random, drawn: _Sets) -> str | None:
@@ -163,6 +181,11 @@ def _spans(rng: random.Random, drawn: _Sets, split: Split) -> Task | None:
     ):
         led = match.group()
         low = match.start()
+    if (nested := _nested(rng, drawn)) and not led[:1].isupper():
+        pairs, sets = nested
+        groups = [_fill(text[low:high], drawn, p) for p in pairs]
+        told = ", ".join(groups[:-1]) + rng.choice([", and ", "; ", ", then ", ", and also "]) + groups[-1]
+        return _Sets(drawn.tool, sets, drawn.varied).task(text[:low] + told + text[high:])
     groups = [_fill(text[low:high], drawn, s) for s in drawn.sets]
     if one and not led and rng.random() < 0.5:
         told = _listed(rng, groups)
@@ -178,6 +201,27 @@ def _spans(rng: random.Random, drawn: _Sets, split: Split) -> Task | None:
             ["each of ", "these: ", "the following: ", "both " if len(groups) == 2 else "all of "]
         )
     return drawn.task(text[:low] + lead + told + text[high:])
+
+
+def _nested(
+    rng: random.Random, drawn: _Sets
+) -> tuple[list[dict[str, Spoken]], list[dict[str, Spoken]]] | None:
+    """'basil in May and June, and mint in July and August': what is told for each group, and the calls."""
+    if (
+        len(drawn.varied) != 2
+        or any(p.schema["type"] == "array" for p in drawn.varied)
+        or rng.random() > 0.12
+    ):
+        return None
+    outer, inner = rng.sample(drawn.varied, 2)
+    told, sets = [], []
+    for s in drawn.sets[:2]:
+        values = [s[inner.name], inner.draw(rng)]
+        if values[0].value == values[1].value or any(NO_LIST.search(v.text) or "," in v.text for v in values):
+            return None
+        told.append({**s, inner.name: Spoken(None, " and ".join(v.text for v in values))})
+        sets += [{**s, inner.name: v} for v in values]
+    return None if plain(told[0])[outer.name] == plain(told[1])[outer.name] else (told, sets)
 
 
 def _span(text: str) -> tuple[int, int] | None:
@@ -251,6 +295,12 @@ ONES = (
 LEADS = (
     "There are {n} cases. ", "I have {n} of them. ", "I want to do this {n} times. ", "Here are {n} {t}. ", "Consider {n} {t}. ", "We have {n} {t}. ",
     "Someone is working with {n} {t} and wants an answer for each. ", "This is about {n} {t}. ", "My teacher gave us {n} {t}. ", "{N} {t}: ",
+    "Imagine {n} {t}. ", "In an experiment there are {n} {t}. ", "A student compares {n} {t}. ", "Suppose we look at {n} {t}. ", "I am comparing {n} {t}. ",
+    "Imagine you are looking at {n} {t}. ", "For a report I need numbers for {n} {t}. ", "{N} {t} are given. ", "Our team has {n} {t} to check. ", "Let us take {n} {t}. ",
+    "Say we have {n} {t}. ", "I am thinking about {n} different {t}. ", "There are {n} {t} on my list. ", "We measured {n} {t}. ",
+)  # fmt: skip
+EACH = (
+    " for each", " for each of them", " for each case", " in each case", " for each one", " in both cases", " for both", " for all of them", " separately", " for every one of them",
 )  # fmt: skip
 THING = re.compile(r"\b(?:of|for|in|from) an? ((?:[a-z]+ )?[a-z]+)$")
 LABELS: tuple[Callable[[random.Random, int], str], ...] = (
@@ -386,6 +436,11 @@ def _cases(rng: random.Random, drawn: _Sets, split: Split) -> Task | None:
         if subjects and n == 2 and rng.random() < 0.6:
             lines = [rng.choice(["{}, while {}", "{}, and {}", "{}; {}"]).format(*lines)]
         story = " ".join(f"{x[0].upper()}{x[1:]}." for x in lines)
+        if rng.random() < 0.4:
+            each = pick(rng, EACH, split)
+            each = each if n == 2 or "both" not in each else " for each of them"
+            end = asked[-1:] if asked[-1:] in ".?!" else ""
+            asked = asked.rstrip(".?!") + each + end
         lead = (
             pick(rng, LEADS, split).format(n=COUNT[n], N=COUNT[n].capitalize(), t=things_)
             if rng.random() < 0.7
@@ -467,8 +522,12 @@ def _again(rng: random.Random, drawn: _Sets, split: Split) -> Task | None:
         return None
     text = tool.ask(rng, drawn.sets[0])
     text = text if text[-1:] in ".?!" else f"{text}."
-    for s in drawn.sets[1:]:
-        again = pick(rng, AGAIN, split).format(w=_with_it(rng, drawn, s, phrases))
+    rest = [_with_it(rng, drawn, s, phrases) for s in drawn.sets[1:]]
+    if len(drawn.varied) == 1 and len(rest) > 1 and rng.random() < 0.5:  # 'Do the same for Oslo and Rome.'
+        texts = [s[drawn.varied[0].name].text for s in drawn.sets[1:]]
+        rest = [phrases[0].replace("{v}", _listed(rng, texts))]
+    for told in rest:
+        again = pick(rng, AGAIN, split).format(w=told)
         if not tool.sketch or tool.sketch.opened != "c":
             again = again.replace("same calculation", "same thing")
         text += again
