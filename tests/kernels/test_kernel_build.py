@@ -88,7 +88,7 @@ def test_every_kernel_of_prefill_compiles_and_spills_nothing_that_counts(tmp_pat
         assert one["stack"] <= 8 and one["registers"] <= 255, one
         assert one["shared"] <= 101376, f"more than a multiprocessor of an sm_86 has: {one}"
         if one["kernel"] == "land":  # bound by memory: three programs of 256 threads a multiprocessor
-            assert one["registers"] <= 84, one
+            assert one["registers"] <= 80, one
 
 
 def test_the_exchange_probe_compiles_and_its_struct_is_the_benchmarks(tmp_path: Path) -> None:
