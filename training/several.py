@@ -144,7 +144,9 @@ def _beside(text: str, at: int, told: Sequence[str]) -> bool:
 
 
 def _fill(text: str, drawn: _Sets, values: dict[str, Spoken]) -> str:
-    return MARKS.sub(lambda m: values[drawn.varied[ord(m.group()) - MARK].name].text, text)
+    told = MARKS.sub(lambda m: values[drawn.varied[ord(m.group()) - MARK].name].text, text)
+    # "the next week", told as "a week"
+    return re.sub(r"\b(last|next|past|coming|upcoming) an? ", r"\1 ", told)
 
 
 # ── what stands around the values, told for each call ────────────────────────────────────────
