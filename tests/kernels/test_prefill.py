@@ -37,7 +37,7 @@ CASES = [
     _replace(TINY, name="heads of 24, one kv head", head_dim=24, n_kv_heads=1),
     _replace(TINY, name="one layer", n_layers=1, windows=(0,)),
     TINY_LANES,
-    _replace(TINY_LANES, name="vocab_parallel", head="vocab_parallel", vocab_size=82),
+    _replace(TINY_LANES, name="vocab_parallel", head="vocab_parallel", vocab_size=266),
     _replace(TINY_LANES, name="sum", head="sum"),
     _replace(TINY_LANES, name="present and resent", early="present", early_resent=True, head="sum"),
     _replace(TINY_LANES, name="mlp kept", comm_mlp=False),

@@ -334,11 +334,11 @@ class Passes:
         )
 
     def _for_head(self, normed: torch.Tensor, rows: int, *, tail: bool) -> torch.Tensor:
-        """What the head multiplies [1 or S, rows, D], of the normed streams [S, rows.., D] and without the
+        """What the head multiplies [1 or S, rows.., D], of the normed streams [S, rows.., D] and without the
         norm's weight."""
         mode = self._layout.head_mode
         if mode == 0:
-            return normed[:, :rows]
+            return normed
         if mode == 1:
             return normed[:, :rows].float().mean(0, keepdim=True)
         row = (self.inputs[3:4] - 1).clamp(min=0)  # the sum of the lanes is normed, not each
@@ -358,7 +358,8 @@ class Passes:
 
     def _vocabulary(self, normed: torch.Tensor, rows: int, *, tail: bool) -> torch.Tensor:
         """Logits [rows, V] FP32 of the normed streams [S, rows.., D]; the norm's weight is applied here."""
-        x = (self._for_head(normed, rows, tail=tail).float() * self._norm).to(self._type)
+        x = self._for_head(normed, rows, tail=tail)[:, :rows]
+        x = (x.float() * self._norm).to(self._type)
         head = self._head.view(x.shape[0], -1, self._spec.dim)
         out = x.new_empty((x.shape[0], rows, head.shape[1]), dtype=torch.float32)
         multiply(x, head, out)
@@ -378,6 +379,7 @@ class Passes:
     def _multiply_few(
         self, x: torch.Tensor, phase: int, out: torch.Tensor, rows: int, *, gated: bool
     ) -> None:
+        assert x.is_contiguous() and out.is_contiguous(), "the kernel steps over whole buffers"
         lanes, size, columns = self._weights[phase].shape
         block_n = 64 if lanes * (size // 64) >= self._tiles else 32
         pieces = 4 * 32 // block_n  # one for each thread
