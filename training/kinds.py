@@ -144,17 +144,40 @@ def uncapital(text: str, values: Sequence[str]) -> str:
     return text[:1].lower() + text[1:]
 
 
+_CRUDE = frozenset(
+    int(checksum, 16)
+    for checksum in re.findall(
+        "[0-9a-f]{8}",
+        """
+    cc614ca6 7b4a72b6 0601ecbb 3dbf7a3b 22dad126 b38c8e3d dfec8b58 033330db f6fbde46 cada2bed
+    75f1cb2c 17bdbf93 9559c34b f9835dcc 73fe0531 e1bcb11a 8ccef82b 66df1e8c 96e2bc3e 31b4780a
+    5216b6bb 61448318 5af64758 1387f6fe 0c7206a1 8d2bebf9 c063859c bef3a4b6 16f68578 dba090a2
+    6c924623 186d72d8 bb80fa3d 2c399cb7 efa269f7 a9f573ac fd5d2f3d 1c23dabc 6cbb5832 4b6ebe39
+    e8d73970 6a007340 10181690
+    """,
+    )
+)
+"""Checksums of slurs and of words about sex, which a dictionary holds and no tool is named after."""
+
+
+def _decent(words: list[list[str]]) -> list[list[str]]:
+    return [
+        word for word in words if _CRUDE.isdisjoint(map(_checksum, re.findall("[a-z]+", word[0].lower())))
+    ]
+
+
 class Pools:
-    """What sources.py gathered."""
+    """What sources.py gathered, but for crude words."""
 
     def __init__(self, path: Path) -> None:
         with gzip.open(path, "rt") as file:
             raw = json.load(file)
         self.operations: list[dict[str, Any]] = raw["operations"]
         self.values: dict[str, list[str]] = raw["values"]
-        self.nouns: list[list[str]] = raw["wordnet"]["noun"]
-        self.verbs: list[list[str]] = raw["wordnet"]["verb"]
-        self.adjectives: list[list[str]] = raw["wordnet"]["adj"]
+        words = {kind: _decent(raw["wordnet"][kind]) for kind in ("noun", "verb", "adj")}
+        self.nouns: list[list[str]] = words["noun"]
+        self.verbs: list[list[str]] = words["verb"]
+        self.adjectives: list[list[str]] = words["adj"]
 
     def value(self, rng: random.Random, kind: str) -> str:
         world = f"{kind}_world"
