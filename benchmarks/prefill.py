@@ -3,10 +3,6 @@
     python -m benchmarks.prefill [--shape NAME ...] [--repeats N] [--no-peers] [--dry]
     python -m benchmarks.prefill --where     print where the time of a first token goes, record nothing
     python -m benchmarks.prefill --kernels   print what each kernel of a pass takes, record nothing
-    python -m benchmarks.prefill --compare   print pre-fill alone by each of KINDS, by turns, and which of
-                                             them compute something else; record nothing
-    ... --ahead KIB                          any of the others with kernels that start early (`Passes`); not
-                                             the default, so it records nothing
 
 A case is "new ids after a reused prefix". The figure is the time from asking a session for its next token to
 that token in the consumer's hands, greedy; "pre-fill alone" is the same from the cache's owner. The floor is
@@ -31,36 +27,21 @@ from unittest import mock
 import numpy as np
 import torch
 
-from benchmarks.common import Figure, Record, append, interleave, make_record, show
+from benchmarks.common import Record, append, interleave, make_record, show
 from benchmarks.decode_cuda import random_on_device
 from benchmarks.prefill_peer import torch_runs
 from benchmarks.shapes import SHAPES
-from kogagent.engine.backends import cuda
-from kogagent.engine.backends.arrangement import arrange
 from kogagent.engine.backends.cuda import CudaBackend
 from kogagent.engine.backends.cuda_segment import CudaDecode
 from kogagent.engine.engine import EngineCore
 from kogagent.engine.segment import Segment
-from kogagent.kernels.prefill import Prefill, Wanted
-from kogagent.kernels.rank import rope_table
+from kogagent.kernels.prefill import Prefill
 from kogagent.spec import ModelSpec
 
 CASES = ((2000, 8), (2000, 32), (0, 128), (0, 512), (0, 2048), (0, 4096))
 """(reused ids, new ids)"""
 
 
-COMPARED = ((2000, 32), (0, 512), (0, 2048))
-KINDS: dict[str, dict[str, Any]] = {
-    "one after the other": {},
-    **{f"early, {ahead} KiB ahead": {"ahead": ahead} for ahead in (0, 32, 64, 96, 128)},
-    "64 ahead, land in 80 registers": {"ahead": 64, "landing": {"maxnreg": 80}},
-    "64 ahead, land in 16 warps": {"ahead": 64, "landing": {"num_warps": 16}},
-}
-"""Options of `Passes` that are compared: what is there, then the plainest that starts early, then others."""
-DIFFER = 2e-3
-"""Relative, of what rounding and the order of sums make."""
-SAME = 12
-"""Prompts of which each kind must give the same."""
 BETWEEN = 100.0
 """µs of an idle card that lie between two passes, not in one."""
 
@@ -68,12 +49,11 @@ BETWEEN = 100.0
 class Loaded:
     """One shape on the card: an engine core, and the backend that it owns."""
 
-    def __init__(self, spec: ModelSpec, ahead: int | None = None) -> None:
+    def __init__(self, spec: ModelSpec) -> None:
         made: list[CudaBackend] = []
 
         def make() -> CudaBackend:
-            with mock.patch.object(cuda, "Prefill", functools.partial(Prefill, ahead=ahead)):
-                made.append(CudaBackend(spec, random_on_device(spec)))
+            made.append(CudaBackend(spec, random_on_device(spec)))
             return made[0]
 
         self.spec = spec
@@ -138,9 +118,9 @@ def product_rate() -> Callable[[], float]:
     return run
 
 
-def measure(spec: ModelSpec, repeats: int, *, peers: bool, ahead: int | None) -> list[Record]:
+def measure(spec: ModelSpec, repeats: int, *, peers: bool) -> list[Record]:
     """Records of every case that fits the shape's context."""
-    loaded = Loaded(spec, ahead)
+    loaded = Loaded(spec)
     rate = product_rate()
     kernel = loaded.backend.kernel()
     weights = spec.streamed_bytes() // 2
@@ -255,92 +235,6 @@ def kernels(loaded: Loaded, reused: int, new: int, repeats: int) -> list[tuple[s
     return sorted(rows, key=lambda row: -row[2] - row[3])
 
 
-def compare(spec: ModelSpec, repeats: int) -> tuple[dict[str, dict[str, Figure]], list[str]]:
-    """For each case, milliseconds of a greedy pre-fill by each of KINDS; and what is wrong, a line each.
-
-    Wrong are other keys, values or logits than the first's, and other bits, but of a landing by other warps,
-    which adds in another order, and of the first's logits, which another product makes.
-    """
-    device = torch.device("cuda")
-    tensors, made = random_on_device(spec), arrange(spec, (device,))
-    rope = rope_table(spec).to(device)
-    buckets = sorted({new for _, new in COMPARED})
-    kinds: dict[str, Prefill] = {}
-    wrong: list[str] = []
-    for name, options in KINDS.items():
-        start = time.perf_counter()
-        kinds[name] = Prefill(
-            made.layout, tensors, made.steps, rope, capture=True, buckets=buckets, **options
-        )
-        print(f"  {name}: compiled and captured in {time.perf_counter() - start:.1f} s", flush=True)
-    first, second, *_ = kinds.values()
-    rng = np.random.default_rng()
-    cache = torch.zeros(
-        (spec.n_layers, 2, spec.n_kv_heads, spec.context, spec.head_dim), dtype=torch.float16, device=device
-    )
-
-    def ids(count: int) -> list[int]:
-        return [int(i) for i in rng.integers(0, spec.vocab_size, count)]
-
-    def results(prefill: Prefill, reused: int, given: list[int]) -> list[torch.Tensor]:
-        """Logits, and the keys and values behind them, twice."""
-        here = cache[:, :, :, reused : reused + len(given)]
-        out = []
-        wanted: tuple[Wanted, ...] = ("all", "last")
-        for rows in wanted:
-            here.fill_(math.nan)
-            logits = prefill.run(cache, reused, given, logits=rows)
-            assert logits is not None
-            out += [logits.clone(), here.clone()]
-        return out
-
-    def timed(prefill: Prefill, reused: int, new: int) -> float:
-        given = ids(new)
-        torch.cuda.synchronize()
-        start = time.perf_counter()
-        if prefill.greedy(cache, reused, given, spec.vocab_size) is None:
-            raise RuntimeError("logits are not finite")
-        return (time.perf_counter() - start) * 1e3
-
-    def check(reused: int, new: int) -> None:
-        given = ids(new)
-        want, early = results(first, reused, given), results(second, reused, given)
-        for kind, prefill in kinds.items():
-            got = results(prefill, reused, given)
-            errors = [
-                float((a.float() - b.float()).norm() / b.float().norm())
-                for a, b in zip(got, want, strict=True)
-            ]
-            same = [*want[1::2], *(want if prefill is first else early)[::2]]
-            bits = [torch.equal(a, b) for a, b in zip([*got[1::2], *got[::2]], same, strict=True)]
-            ordered = "num_warps" not in KINDS[kind].get("landing", {})
-            if not all(e < DIFFER for e in errors) or (ordered and not all(bits)):
-                wrong.append(f"{kind}, {new} after {reused}: differs by {errors}, equal bits {bits}")
-
-    found = {}
-    for reused, new in COMPARED:
-        if reused:
-            first.run(cache, 0, ids(reused))
-        for _ in range(SAME):
-            check(reused, new)
-        runs = {kind: functools.partial(timed, one, reused, new) for kind, one in kinds.items()}
-        found[f"{new} after {reused}"] = interleave(runs, repeats, warm_up=3)
-    return found, wrong
-
-
-def say_compared(spec: ModelSpec, repeats: int) -> bool:
-    """Whether all kinds compute the same."""
-    found, wrong = compare(spec, repeats)
-    print(f"{spec.name}, pre-fill alone, ms, median (least):")
-    print(" " * 32, *(f"{case:>18}" for case in found))
-    for kind in KINDS:
-        figures = (figures[kind] for figures in found.values())
-        print(f"  {kind:<30}", *(f"{f.value:9.3f} ({f.min:6.3f})" for f in figures))
-    for line in wrong:
-        print("WRONG:", line)
-    return not wrong
-
-
 def say_where(loaded: Loaded, reused: int, new: int, repeats: int) -> None:
     for what, took in where(loaded, reused, new, repeats):
         print(f"  {took:9.1f}  {what}")
@@ -369,19 +263,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--dry", action="store_true", help="print the figures without recording them")
     parser.add_argument("--where", action="store_true", help="where the time of a first token goes")
     parser.add_argument("--kernels", action="store_true", help="what each kernel of a pass takes")
-    parser.add_argument("--compare", action="store_true", help="kinds of kernels and launches, by turns")
-    parser.add_argument("--ahead", type=int, metavar="KIB", help="kernels that start early; records nothing")
     options = parser.parse_args(arguments)
-    if options.compare:
-        with torch.inference_mode():
-            if not all([say_compared(SHAPES[name], options.repeats) for name in options.shape]):
-                raise SystemExit(1)
-        return
     if options.where or options.kernels:
         say = say_kernels if options.kernels else say_where
         with torch.inference_mode():
             for name in options.shape:
-                loaded = Loaded(SHAPES[name], options.ahead)
+                loaded = Loaded(SHAPES[name])
                 for reused, new in CASES:
                     print(f"{name}, {new} ids after {reused}, µs:")
                     say(loaded, reused, new, options.repeats)
@@ -390,9 +277,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     records: list[Record] = []
     with torch.inference_mode():
         for name in options.shape:
-            found = measure(SHAPES[name], options.repeats, peers=not options.no_peers, ahead=options.ahead)
+            found = measure(SHAPES[name], options.repeats, peers=not options.no_peers)
             records += found
-            if not options.dry and options.ahead is None:
+            if not options.dry:
                 append(found)
     show(records)
 

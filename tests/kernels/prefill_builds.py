@@ -1,6 +1,6 @@
 """What every Triton kernel of pre-fill takes on a card, without one: a line of JSON a kernel and shape.
 
-    python prefill_builds.py SHAPE DTYPE CAPABILITY AHEAD ROWS ...     AHEAD: as Passes has it; - is none
+    python prefill_builds.py SHAPE DTYPE CAPABILITY ROWS ...
 
 A process of its own, since a test that interprets the kernels decides so for the whole process. Passes of
 the shape run over tensors without storage; what they would launch is compiled with what a launch would make
@@ -42,15 +42,7 @@ class Launch:
     def __getitem__(self, grid: tuple[int, ...]) -> Callable[..., None]:
         return self._note
 
-    def _note(
-        self,
-        *arguments: Any,
-        num_warps: int,
-        num_stages: int = 3,
-        launch_pdl: bool = False,
-        maxnreg: int | None = None,
-        **constants: Any,
-    ) -> None:
+    def _note(self, *arguments: Any, num_warps: int, num_stages: int = 3, **constants: Any) -> None:
         kernel = getattr(device, self._name)
         signature, attributes, values = dict.fromkeys(constants, "constexpr"), {}, dict(constants)
         for i, (parameter, value) in enumerate(zip(kernel.params, arguments, strict=False)):
@@ -64,8 +56,7 @@ class Launch:
                 signature[parameter.name] = "i32"
                 if value % 16 == 0 and not parameter.do_not_specialize:
                     attributes[(i,)] = ALIGNED
-        options = {"num_warps": num_warps, "num_stages": num_stages, "launch_pdl": launch_pdl}
-        options |= {} if maxnreg is None else {"maxnreg": maxnreg}
+        options = {"num_warps": num_warps, "num_stages": num_stages}
         build = {"signature": signature, "constants": values, "attributes": attributes, "options": options}
         self._found[f"{self._name} {signature} {values} {options}"] = {"kernel": kernel, **build}
 
@@ -80,7 +71,7 @@ class Launches:
         return Launch(name, self.found)
 
 
-def launches(shape: str, dtype: torch.dtype, ahead: int | None, rows: list[int]) -> dict[str, dict[str, Any]]:
+def launches(shape: str, dtype: torch.dtype, rows: list[int]) -> dict[str, dict[str, Any]]:
     spec = SHAPES[shape]
     tensors = {name: torch.empty(size, dtype=dtype, device="meta") for name, size in spec.tensors().items()}
     steps, one_stream = kernel_steps(spec)
@@ -91,7 +82,7 @@ def launches(shape: str, dtype: torch.dtype, ahead: int | None, rows: list[int])
         mock.patch.object(passes, "multiply", lambda x, w, out: None),
         mock.patch.object(passes.Passes, "_processors", lambda self: 132),
     ):
-        made = passes.Passes(layout, tensors, steps, rope, max(rows), notes, ahead)
+        made = passes.Passes(layout, tensors, steps, rope, max(rows), notes)
         for count in rows:
             made.body(count)
         made.last_row()
@@ -112,8 +103,8 @@ def usage(cubin: bytes) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-def main(shape: str, dtype: str, capability: int, ahead: int | None, rows: list[int]) -> None:
-    for build in launches(shape, getattr(torch, dtype), ahead, rows).values():
+def main(shape: str, dtype: str, capability: int, rows: list[int]) -> None:
+    for build in launches(shape, getattr(torch, dtype), rows).values():
         source = ASTSource(build["kernel"], build["signature"], build["constants"], build["attributes"])
         made = triton.compile(source, GPUTarget("cuda", capability, 32), build["options"])
         registers, stack = usage(made.asm["cubin"])
@@ -123,5 +114,4 @@ def main(shape: str, dtype: str, capability: int, ahead: int | None, rows: list[
 
 
 if __name__ == "__main__":
-    given = None if sys.argv[4] == "-" else int(sys.argv[4])
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), given, [int(rows) for rows in sys.argv[5:]])
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), [int(rows) for rows in sys.argv[4:]])

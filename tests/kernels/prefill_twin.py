@@ -139,7 +139,8 @@ def turn_and_append(
     if has_norm:
         which = torch.tensor([0] * rep + [1, 1])
         y = _norm(x, eps) * weights[layer][which]
-    cos, sin = rope[position : position + count].unsqueeze(1).unbind(-1)
+    rows_of = torch.arange(count)
+    cos, sin = rope[torch.where(rows_of < real, position + rows_of, 0)].unsqueeze(1).unbind(-1)
     even, odd = y[..., ::2], y[..., 1::2]
     y = torch.stack([even * cos - odd * sin, even * sin + odd * cos], -1).flatten(-2)
     queries.view(heads, -1, rep, h)[:, :count] = (y[:, :, :rep] * scale).to(queries.dtype)

@@ -3,13 +3,11 @@ kernel, run by Triton's interpreter, against that twin."""
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import prefill_twin
@@ -37,7 +35,7 @@ CASES = [
     _replace(TINY, name="heads of 24, one kv head", head_dim=24, n_kv_heads=1),
     _replace(TINY, name="one layer", n_layers=1, windows=(0,)),
     TINY_LANES,
-    _replace(TINY_LANES, name="vocab_parallel", head="vocab_parallel", vocab_size=266),
+    _replace(TINY_LANES, name="vocab_parallel", head="vocab_parallel", vocab_size=82),
     _replace(TINY_LANES, name="sum", head="sum"),
     _replace(TINY_LANES, name="present and resent", early="present", early_resent=True, head="sum"),
     _replace(TINY_LANES, name="mlp kept", comm_mlp=False),
@@ -45,16 +43,12 @@ CASES = [
 
 
 def make_prefill(
-    spec: ModelSpec,
-    tensors: Mapping[str, torch.Tensor],
-    buckets: tuple[int, ...],
-    kernels: Any,
-    ahead: int | None = None,
+    spec: ModelSpec, tensors: Mapping[str, torch.Tensor], buckets: tuple[int, ...], kernels: Any
 ) -> Prefill:
     steps, one_stream = kernel_steps(spec)
     layout = plan(spec, 40, SHARED, one_stream=one_stream)
     rope = rope_table(spec)
-    return Prefill(layout, tensors, steps, rope, capture=False, buckets=buckets, kernels=kernels, ahead=ahead)
+    return Prefill(layout, tensors, steps, rope, capture=False, buckets=buckets, kernels=kernels)
 
 
 def poisoned_cache(spec: ModelSpec, capacity: int, dtype: torch.dtype) -> torch.Tensor:
@@ -67,18 +61,15 @@ def relative_error(got: torch.Tensor, want: torch.Tensor) -> float:
 
 
 @pytest.mark.parametrize("spec", CASES, ids=lambda spec: spec.name)
-@pytest.mark.parametrize(
-    "dtype, tolerance, ahead",
-    [(torch.float16, 4e-3, None), (torch.float16, 4e-3, 1), (torch.bfloat16, 3e-2, 1)],
-)
+@pytest.mark.parametrize("dtype, tolerance", [(torch.float16, 4e-3), (torch.bfloat16, 3e-2)])
 def test_prefill_in_chunks_gives_the_equations_logits(
-    spec: ModelSpec, dtype: torch.dtype, tolerance: float, ahead: int | None, rng: np.random.Generator
+    spec: ModelSpec, dtype: torch.dtype, tolerance: float, rng: np.random.Generator
 ) -> None:
     tensors = {n: t.to(dtype) for n, t in random_tensors(spec, int(rng.integers(2**31))).items()}
     ids = rng.integers(0, spec.vocab_size, 30).tolist()
     want = ReferenceBackend(spec, tensors).forward(ids)
     prefill = make_prefill(
-        spec, tensors, (3, 7), prefill_twin, ahead
+        spec, tensors, (3, 7), prefill_twin
     )  # borders fall inside windows, rows are padded
     cache = poisoned_cache(spec, spec.context - 3, dtype)
     assert prefill.run(cache, 0, ids[:11]) is None
@@ -118,64 +109,12 @@ def _random(rng: np.random.Generator, *shape: int, dtype: torch.dtype = torch.fl
     return torch.from_numpy(rng.standard_normal(shape).astype(np.float32)).to(dtype)
 
 
-class Early:
-    """In place of what starts a kernel early: until a program has waited, what other kernels write is NaN.
-
-    asked: (address, bytes) in the order in which they were asked for.
-    """
-
-    def __init__(self) -> None:
-        self.asked: list[tuple[int, int]] = []
-
-    @contextlib.contextmanager
-    def starts(self, device: ModuleType, others_write: Sequence[Any], which: ModuleType) -> Iterator[None]:
-        """which: whose kernel runs; only device's start."""
-        if which is not device:
-            yield
-            return
-        tensors = [t for t in others_write if isinstance(t, torch.Tensor) and t.is_floating_point()]
-        saved: list[torch.Tensor] = []
-        waited: list[bool] = []
-
-        def start() -> None:
-            assert not saved, "a program started a second time, or the one before it never waited"
-            saved.extend(t.clone() for t in tensors)
-            for t in tensors:
-                t.fill_(float("nan"))
-
-        def wait() -> None:
-            assert len(saved) == len(tensors), "a program waits that has let nobody start"
-            for t, before in zip(tensors, saved, strict=True):
-                assert bool(t.isnan().all()), "written before the kernel ahead has ended"
-                t.copy_(before)
-            saved.clear()
-            waited.append(True)
-
-        def ask(at: Any, size: Any) -> None:
-            self.asked += zip(at.handle.data.tolist(), size.handle.data.tolist(), strict=True)
-
-        patched: dict[str, Any] = {"gdc_launch_dependents": start, "gdc_wait": wait, "_ask": ask}
-        with mock.patch.multiple(device, **patched):
-            yield
-        assert waited and not saved, "no program has waited, or not the last"
-
-
-def _same(
-    device: Any, name: str, grid: tuple[int, ...], tensors: list[Any], *, constant: int = -1, **options: Any
-) -> list[Any]:
-    """Run a kernel and its twin on equal inputs, compare every tensor afterwards; the kernel's tensors.
-
-    A kernel that can start early does. constant: the tensor that no kernel writes.
-    """
+def _same(device: Any, name: str, grid: tuple[int, ...], tensors: list[Any], **options: Any) -> list[Any]:
+    """Run a kernel and its twin on equal inputs, compare every tensor afterwards; the kernel's tensors."""
     results = []
-    early = "early" in getattr(device, name).arg_names
-    if early:
-        options["early"] = True
     for module in (device, prefill_twin):
         copies = [t.clone() if isinstance(t, torch.Tensor) else t for t in tensors]
-        written = [t for i, t in enumerate(copies) if i != constant]
-        with Early().starts(device, written, module) if early else contextlib.nullcontext():
-            getattr(module, name)[grid](*copies, **options)
+        getattr(module, name)[grid](*copies, **options)
         results.append(copies)
     for got, want in zip(*results, strict=True):
         if isinstance(got, torch.Tensor):
@@ -231,12 +170,13 @@ def test_landing_kernel_is_its_twin(
     _same(interpreted, "land", grid, tensors, sums=True, has_late=True, late_sums=True, **options)
 
 
-@pytest.mark.parametrize("has_bias, has_norm", [(False, False), (True, True)])
+@pytest.mark.parametrize("has_bias, has_norm, position", [(False, False, 9), (True, True, CAPACITY - 3)])
 def test_rope_kernel_is_its_twin_and_appends_real_rows_alone(
-    has_bias: bool, has_norm: bool, interpreted: ModuleType, rng: np.random.Generator
+    has_bias: bool, has_norm: bool, position: int, interpreted: ModuleType, rng: np.random.Generator
 ) -> None:
     width = (REP + 2) * H * HEADS // LANES
-    rope = rope_table(_replace(TINY, head_dim=H, context=CAPACITY))
+    table = rope_table(_replace(TINY, head_dim=H, context=CAPACITY))
+    rope = torch.cat((table, torch.full_like(table, float("nan"))))[:CAPACITY]  # no row lies past it
     given = (
         _random(rng, LANES, ROWS, width),
         _random(rng, LAYERS, LANES, width),
@@ -246,28 +186,28 @@ def test_rope_kernel_is_its_twin_and_appends_real_rows_alone(
     caches = []
     for module in (interpreted, prefill_twin):
         cache = torch.full((LAYERS, 2, HEADS, CAPACITY, H), float("nan")).half()
-        meta = torch.tensor([cache.data_ptr(), CAPACITY, 9, 3])
+        meta = torch.tensor([cache.data_ptr(), CAPACITY, position, 3])
         queries = torch.zeros(HEADS, ROWS * REP, H).half()
-        with Early().starts(interpreted, [given[0], queries, cache], module):
-            module.turn_and_append[(4, HEADS)](
-                meta,
-                *given,
-                queries,
-                0.3,
-                1e-5,
-                1,
-                *_HEADS,
-                vectors=4,
-                block=32,
-                has_bias=has_bias,
-                has_norm=has_norm,
-                early=True,
-            )
+        module.turn_and_append[(4, HEADS)](
+            meta,
+            *given,
+            queries,
+            0.3,
+            1e-5,
+            1,
+            *_HEADS,
+            vectors=4,
+            block=32,
+            has_bias=has_bias,
+            has_norm=has_norm,
+        )
         caches.append((cache, queries))
     (cache, queries), (want, want_queries) = caches
     torch.testing.assert_close(queries, want_queries, rtol=2e-3, atol=2e-3)
     torch.testing.assert_close(cache, want, rtol=2e-3, atol=2e-3, equal_nan=True)
-    assert bool(cache[1, :, :, 9:12].isfinite().all()) and bool(cache[1, :, :, 12:].isnan().all())
+    end = position + 3
+    assert bool(cache[1, :, :, position:end].isfinite().all()) and bool(cache[1, :, :, end:].isnan().all())
+    assert bool(queries.isfinite().all()), "a padding row read past the table"
 
 
 @pytest.mark.parametrize("window", [FULL, 4, 37])
@@ -287,26 +227,23 @@ def test_attention_kernels_are_their_twin(
     results = []
     for module in (interpreted, prefill_twin):
         mixed = torch.zeros(LANES, ROWS, HEADS // LANES * REP * H).half()
-        written = [queries, cache, mixed, partial, sums]
-        with Early().starts(interpreted, written, module):
-            module.attend[(1, HEADS, splits)](
-                *(meta, queries, mixed, partial, sums),
-                1,
-                *(*_HEADS, count),
-                window,
-                splits,
-                int(tail),
-                low=16,
-                high=16,
-                block_m=16,
-                block_n=16,
-                whole=splits == 1,
-                early=True,
+        module.attend[(1, HEADS, splits)](
+            *(meta, queries, mixed, partial, sums),
+            1,
+            *(*_HEADS, count),
+            window,
+            splits,
+            int(tail),
+            low=16,
+            high=16,
+            block_m=16,
+            block_n=16,
+            whole=splits == 1,
+        )
+        if splits > 1:
+            module.merge_splits[(count * REP, HEADS)](
+                partial, sums, mixed, *_HEADS, count, splits, most=8, block=32
             )
-            if splits > 1:
-                module.merge_splits[(count * REP, HEADS)](
-                    partial, sums, mixed, *_HEADS, count, splits, most=8, block=32, early=True
-                )
         results.append(mixed)
     torch.testing.assert_close(results[0], results[1], rtol=4e-3, atol=4e-3)
     assert float(results[0].abs().max()) > 0.05
@@ -327,38 +264,12 @@ def test_product_kernel_is_its_twin(gated: bool, interpreted: ModuleType, rng: n
         "multiply_few",
         (3, LANES),
         [*tensors, ROWS, ROWS + 2, 3, size, columns],
-        constant=1,
         gated=gated,
         block_n=16,
         block_t=16,
         block_k=16,
-        ahead=32,
-        pieces=2,
     )
     assert bool((got[2][:, 3:] == 0).all()), "rows past the count were written"
-
-
-def test_a_product_asks_for_the_first_columns_of_its_weights(
-    interpreted: ModuleType, rng: np.random.Generator
-) -> None:
-    size, columns, ahead = 44, 40, 32
-    w, x = _random(rng, LANES, size, columns).half(), _random(rng, LANES, ROWS, columns).half()
-    early, out = Early(), torch.zeros(LANES, ROWS, size).half()
-    with early.starts(interpreted, [x, out], interpreted):
-        interpreted.multiply_few[(3, LANES)](
-            *(x, w, out, ROWS, ROWS, 3, size, columns),
-            gated=False,
-            block_n=16,
-            block_t=16,
-            block_k=16,
-            early=True,
-            ahead=ahead,
-            pieces=2,
-        )
-    asked = {at + i for at, length in early.asked for i in range(length)}
-    rows = [w.data_ptr() + 2 * columns * row for row in range(LANES * size)]
-    assert asked == {row + i for row in rows for i in range(2 * ahead)}
-    assert all(at % 16 == 0 and length % 16 == 0 for at, length in early.asked)
 
 
 @pytest.mark.parametrize("legal", [70, 40, 3])
@@ -368,7 +279,7 @@ def test_greedy_kernel_is_its_twin(legal: int, interpreted: ModuleType, rng: np.
     tensors: list[Any] = [logits, torch.zeros(3, 4), torch.tensor([legal]), 70]
     _same(interpreted, "greedy", (3,), tensors, block=32)
     logits[int(rng.integers(70))] = float("nan")
-    interpreted.greedy[(3,)](*tensors, block=32, early=False)
+    interpreted.greedy[(3,)](*tensors, block=32)
     assert bool(tensors[1][:, 0].isnan().any())
 
 

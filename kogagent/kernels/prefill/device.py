@@ -12,10 +12,6 @@ others. Activations have the weights' type; sums are FP32.
 A lane's stream X [S, rows, D] is FP32, or, `factored`, what the next product reads anyway and a number a row:
 X = normed * rms, rounded to the activations' type at each landing. `streams` are then the body's normed rows.
 
-early: the kernel may be started before the one ahead of it in its stream has ended (programmatic dependent
-launch; compute capability 9.0). Until that one has, it reads nothing but meta and constants, which no kernel
-of the pass writes, and writes nothing. As every kernel waits so, all before it are over once that one is.
-
 What differs between models, layers and buckets is an argument, not a constant, wherever speed allows: a model
 compiles a dozen small programs, and most models the same ones.
 """
@@ -24,7 +20,6 @@ import functools
 
 import triton
 import triton.language as tl
-from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 _UNSPECIALIZED = [
     "layer",
@@ -112,7 +107,6 @@ def land(  # type: ignore[no-untyped-def]
     has_late: tl.constexpr,
     late_sums: tl.constexpr,
     factored: tl.constexpr,
-    early: tl.constexpr,
 ):
     """What lands after one module, and the norm of the result. Grid [T, S / together].
 
@@ -121,12 +115,8 @@ def land(  # type: ignore[no-untyped-def]
     the body's. together: lanes of one program, which sums over the lanes once for all of them. sums,
     late_sums: whether others and late_others are not zero.
     """
-    if early:
-        gdc_launch_dependents()
     t = tl.program_id(0)
     row = t + tl.where(tail != 0, tl.maximum(tl.load(meta + 3) - 1, 0), 0).to(tl.int32)
-    if early:
-        gdc_wait()
     late_row = tl.where(late_compact != 0, t, row)
     d = tl.arange(0, block)
     inside = d < dim
@@ -185,15 +175,12 @@ def turn_and_append(  # type: ignore[no-untyped-def]
     block: tl.constexpr,
     has_bias: tl.constexpr,
     has_norm: tl.constexpr,
-    early: tl.constexpr,
 ):
     """Bias, norm and RoPE of one kv head's q and k; k and v into the cache. Grid [T, K].
 
     qkv [S, rows, R] FP32, R = for each kv head of a lane its q, its k, its v; queries [K, rows * rep, h],
     times `scale`. bias [N, S, R], weights [N, 2, h] FP32. vectors, block: rep + 2 and h as powers of two.
     """
-    if early:
-        gdc_launch_dependents()
     t = tl.program_id(0)
     head = tl.program_id(1)
     lane = head // lane_heads
@@ -202,16 +189,11 @@ def turn_and_append(  # type: ignore[no-untyped-def]
     v = tl.arange(0, vectors)[:, None]
     e = tl.arange(0, block)[None, :]
     inside = (v < rep + 2) & (e < h)
-    position = tl.load(meta + 2) + t
-    capacity = tl.load(meta + 1)
-    cache = tl.multiple_of(tl.load(meta).to(queries.dtype), 16)
-    end = tl.where(t < tl.load(meta + 3), rep + 2, 0)  # a padding row appends nothing
-    if early:
-        gdc_wait()
     x = tl.load(qkv + (lane * rows + t) * all_rows + inner + v * h + e, mask=inside, other=0.0)
     if has_bias:
         from_bias = bias + (layer * (heads // lane_heads) + lane) * all_rows + inner
         x += tl.load(from_bias + v * h + e, mask=inside, other=0.0)
+    position = tl.load(meta + 2) + t
     y = x
     if has_norm:
         inverse = tl.rsqrt(tl.sum(x * x, 1) / h + eps)[:, None]
@@ -219,15 +201,19 @@ def turn_and_append(  # type: ignore[no-untyped-def]
         y = x * inverse * tl.load(weights + (layer * 2 + which) * h + e, mask=e < h, other=0.0)
     even, odd = tl.split(tl.reshape(y, [vectors, block // 2, 2]))
     pair = tl.arange(0, block // 2)[None, :]
-    angle = rope + position * h + 2 * pair
+    is_real = t < tl.load(meta + 3)  # a padding row may lie past the context, so past the table
+    angle = rope + tl.where(is_real, position, 0) * h + 2 * pair
     cos = tl.load(angle, mask=pair < h // 2, other=0.0)
     sin = tl.load(angle + 1, mask=pair < h // 2, other=0.0)
     turned = tl.interleave(even * cos - odd * sin, even * sin + odd * cos)
     is_query = inside & (v < rep)
     to = queries + ((head * rows + t) * rep + v) * h + e
     tl.store(to, (turned * scale).to(queries.dtype.element_ty), mask=is_query)
+    capacity = tl.load(meta + 1)
+    cache = tl.multiple_of(tl.load(meta).to(queries.dtype), 16)
     kind = v - rep  # 0: the key, 1: the value
     at = (((layer * 2 + kind) * heads + head) * capacity + position) * h + e
+    end = tl.where(is_real, rep + 2, 0)  # a padding row appends nothing
     real = (v >= rep) & (v < end) & (e < h)
     tl.store(cache + at, tl.where(v == rep, turned, x).to(queries.dtype.element_ty), mask=real)
 
@@ -254,7 +240,6 @@ def attend(  # type: ignore[no-untyped-def]
     block_m: tl.constexpr,
     block_n: tl.constexpr,
     whole: tl.constexpr,
-    early: tl.constexpr,
 ):
     """Attention of `count` tokens over the cache. Grid [ceil(count * rep / block_m), K, splits].
 
@@ -264,8 +249,6 @@ def attend(  # type: ignore[no-untyped-def]
     lane * h]; else its parts go to partial [splits, K, count * rep, h] and their log2 sums to
     sums [splits, K, count * rep], FP32.
     """
-    if early:
-        gdc_launch_dependents()
     head = tl.program_id(1)
     split = tl.program_id(2)
     half = queries.dtype.element_ty
@@ -276,9 +259,6 @@ def attend(  # type: ignore[no-untyped-def]
     position = tl.load(meta + 2).to(tl.int32)
     real = tl.load(meta + 3).to(tl.int32)
     capacity = tl.load(meta + 1)
-    cache = tl.multiple_of(tl.load(meta).to(queries.dtype), 16)
-    if early:
-        gdc_wait()
     e = tl.arange(0, low)
     from_q = queries + ((head * rows + first) * rep + r)[:, None] * h
     q = tl.load(from_q + e[None, :], mask=there[:, None] & (e < h)[None, :], other=0.0)
@@ -292,6 +272,7 @@ def attend(  # type: ignore[no-untyped-def]
     each = tl.cdiv(tl.cdiv(tl.maximum(end - start, 0), block_n), splits) * block_n
     start += split * each
     end = tl.minimum(end, start + each)
+    cache = tl.multiple_of(tl.load(meta).to(queries.dtype), 16)
     keys = cache + ((layer * 2) * heads + head) * capacity * h
     values = cache + ((layer * 2 + 1) * heads + head) * capacity * h
     top = tl.full([block_m], float("-inf"), tl.float32)
@@ -376,12 +357,8 @@ def merge_splits(  # type: ignore[no-untyped-def]
     splits,
     most: tl.constexpr,
     block: tl.constexpr,
-    early: tl.constexpr,
 ):
     """The parts of `attend` into mixed. Grid [count * rep, K]. most: a power of two that holds splits."""
-    if early:
-        gdc_launch_dependents()
-        gdc_wait()
     r = tl.program_id(0)
     head = tl.program_id(1)
     s = tl.arange(0, most)
@@ -400,13 +377,8 @@ def merge_splits(  # type: ignore[no-untyped-def]
 
 
 @_kernel
-def gate(  # type: ignore[no-untyped-def]
-    both, hidden, rows, size, block: tl.constexpr, early: tl.constexpr
-):
+def gate(both, hidden, rows, size, block: tl.constexpr):  # type: ignore[no-untyped-def]
     """hidden [S, rows, size] = silu(gate) * up of both [S, rows, size, 2]. Grid [T, size / block, S]."""
-    if early:
-        gdc_launch_dependents()
-        gdc_wait()
     row = (tl.program_id(2) * rows + tl.program_id(0)).to(tl.int64)
     i = tl.program_id(1) * 2 * block + tl.arange(0, 2 * block)
     x = tl.load(both + row * (2 * size) + i, mask=i < 2 * size, other=0.0).to(tl.float32)
@@ -414,19 +386,6 @@ def gate(  # type: ignore[no-untyped-def]
     j = tl.program_id(1) * block + tl.arange(0, block)
     y = g / (1.0 + tl.exp(-g)) * u
     tl.store(hidden + row * size + j, y.to(hidden.dtype.element_ty), mask=j < size)
-
-
-@_kernel
-def _ask(at, size):  # type: ignore[no-untyped-def]
-    """Ask for `size` bytes [P] at each of the addresses `at` [P] to be in the L2 cache soon."""
-    tl.inline_asm_elementwise(
-        "cp.async.bulk.prefetch.L2.global [$1], $2; mov.b32 $0, 0;",
-        "=r,l,r",
-        [at.to(tl.int64), size],
-        dtype=tl.int32,
-        is_pure=False,
-        pack=1,
-    )
 
 
 @_kernel
@@ -443,26 +402,13 @@ def multiply_few(  # type: ignore[no-untyped-def]
     block_n: tl.constexpr,
     block_t: tl.constexpr,
     block_k: tl.constexpr,
-    early: tl.constexpr,
-    ahead: tl.constexpr,
-    pieces: tl.constexpr,
 ):
     """out [S, output_rows, size] = x [S, rows, columns] times w [S, size, columns] for few rows.
 
     Each program streams its weights once. gated: rows of w alternate gate and up, and out
-    [S, output_rows, size / 2] is silu(gate) * up. ahead: columns of its rows of w that an early
-    program asks for while it waits, each row's in `pieces` of a multiple of 16 bytes. Grid
-    [ceil(size / block_n), S].
+    [S, output_rows, size / 2] is silu(gate) * up. Grid [ceil(size / block_n), S].
     """
     lane = tl.program_id(1).to(tl.int64)
-    if early:
-        gdc_launch_dependents()
-        if ahead:
-            i = tl.arange(0, block_n * pieces)
-            row = tl.minimum(tl.program_id(0) * block_n + i // pieces, size - 1)
-            from_ahead = w + (lane * size + row) * columns + i % pieces * (ahead // pieces)
-            _ask(from_ahead, tl.full([block_n * pieces], ahead // pieces * 2, tl.int32))
-        gdc_wait()
     n = tl.program_id(0) * block_n + tl.arange(0, block_n)
     t = tl.arange(0, block_t)
     k = tl.arange(0, block_k)
@@ -493,17 +439,12 @@ def multiply_few(  # type: ignore[no-untyped-def]
 
 
 @_kernel
-def greedy(  # type: ignore[no-untyped-def]
-    logits, out, legal, vocab, block: tl.constexpr, early: tl.constexpr
-):
+def greedy(logits, out, legal, vocab, block: tl.constexpr):  # type: ignore[no-untyped-def]
     """Of logits [V]: out [P, 4] FP32, for each of the grid's P programs its part's largest legal logit, that
     id's low and high 16 bits, and log2 of its sum of all exponentials; NaN or infinity make the first NaN.
 
     legal [1] int64: ids at or above it are not legal. The lowest id wins among equals.
     """
-    if early:
-        gdc_launch_dependents()
-        gdc_wait()
     i = tl.program_id(0) * block + tl.arange(0, block)
     x = tl.load(logits + i, mask=i < vocab, other=float("-inf"))
     z = tl.where(i < tl.load(legal), x, float("-inf"))

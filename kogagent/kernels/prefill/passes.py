@@ -46,10 +46,7 @@ class _Output:
 class Passes:
     """Buffers and weights of one model for passes of up to `rows` rows.
 
-    kernels: another module of device.py's names, for a machine without a card. ahead: KiB of its weights that
-    a program of a short product asks for while the kernel before it runs; kernels then start early
-    (device.py), for which a card needs compute capability 9.0. None: each starts when the one before it ends.
-    landing: options of launching `land` over all lanes, in place of ours.
+    kernels: another module of device.py's names, for a machine without a card.
     """
 
     def __init__(
@@ -60,8 +57,6 @@ class Passes:
         rope: torch.Tensor,
         rows: int,
         kernels: Any = None,
-        ahead: int | None = None,
-        landing: Mapping[str, int] | None = None,
     ) -> None:
         if kernels is None:
             try:
@@ -69,8 +64,6 @@ class Passes:
             except ImportError as error:
                 raise MissingExtraError("pre-fill", "triton", "cuda") from error
         self._device = kernels
-        self._ahead, self._landing = ahead, landing or {}
-        self._early = {"early": False} if ahead is None else {"early": True, "launch_pdl": True}
         spec = layout.spec
         self._layout, self._spec, self._steps, self._rope = layout, spec, steps, rope
         self._embed = tensors["embed"]
@@ -80,12 +73,10 @@ class Passes:
         lanes, dim, h, heads = layout.lanes, spec.dim, spec.head_dim, spec.n_kv_heads
 
         def weights(phase: int) -> torch.Tensor:
-            once = phase == 4 * spec.n_layers and layout.head_grid  # all lanes' head is one
-            parts = range(1 if once else lanes)
-            return torch.stack([matrix(layout, tensors, phase, lane).to(self._type) for lane in parts])
+            parts = [matrix(layout, tensors, phase, lane).to(self._type) for lane in range(lanes)]
+            return torch.stack(parts)
 
-        phases = 4 * spec.n_layers if ahead is None else 4 * spec.n_layers + 1
-        self._weights = [weights(phase) for phase in range(phases)]
+        self._weights = [weights(phase) for phase in range(4 * spec.n_layers)]
         device_of = self._embed.device
         empty = torch.zeros(1, device=device_of)
         self._bias = bias_rows(layout, tensors) if spec.qkv_bias else empty
@@ -159,14 +150,10 @@ class Passes:
         """The last real row of the body through the rest: `logits`, and `best` by device.py's greedy."""
         lanes, dim = self._layout.lanes, self._spec.dim
         normed = self._streams.new_empty((lanes, 1, dim), dtype=self._type)
-        if self._ahead is None:
-            self.logits.copy_(self._end(1, normed, tail=True)[0])
-        else:
-            self._layers_end(1, normed, tail=True)
-            self._by_head(normed, self.logits.view(len(self._weights[-1]), 1, -1), 1, tail=True)
+        self.logits.copy_(self._end(1, normed, tail=True)[0])
         vocab = self._spec.vocab_size
         self._device.greedy[(len(self.best),)](
-            self.logits, self.best, self.inputs[LEGAL:], vocab, block=GREEDY_BLOCK, **self._early, num_warps=4
+            self.logits, self.best, self.inputs[LEGAL:], vocab, block=GREEDY_BLOCK, num_warps=4
         )
 
     def all_rows(self, rows: int) -> torch.Tensor:
@@ -174,15 +161,6 @@ class Passes:
         return self._end(rows, self._normed, tail=False)
 
     def _end(self, rows: int, normed: torch.Tensor, *, tail: bool) -> torch.Tensor:
-        self._layers_end(rows, normed, tail=tail)
-        if self._ahead is None:
-            return self._vocabulary(normed, rows, tail=tail)
-        head = self._weights[-1]
-        out = normed.new_empty((len(head), rows, head.shape[1]), dtype=torch.float32)
-        self._by_head(normed, out, rows, tail=tail)
-        return out.transpose(0, 1).reshape(rows, -1)
-
-    def _layers_end(self, rows: int, normed: torch.Tensor, *, tail: bool) -> None:
         layers = self._spec.n_layers
         outputs = {m: self._body_output(m) for m in range(2 * layers - 2)}
         for module in (2 * layers - 2, 2 * layers - 1):
@@ -190,6 +168,7 @@ class Passes:
             self._module(module, rows, normed, to, tail=tail)
             outputs[module] = _Output(to, compact=True)
             self._land(module, rows, outputs, normed, tail=tail)
+        return self._vocabulary(normed, rows, tail=tail)
 
     # ── parts ──
 
@@ -220,7 +199,6 @@ class Passes:
             block=_power(spec.head_dim),
             has_bias=spec.qkv_bias,
             has_norm=spec.qk_norm,
-            **self._early,
             num_warps=2,
         )
 
@@ -237,13 +215,7 @@ class Passes:
             self._product(normed, phase, self._both, rows)
             block = min(1024, _power(self._layout.ffn))
             self._device.gate[(rows, -(-self._layout.ffn // block), self._layout.lanes)](
-                self._both,
-                self._hidden,
-                self._rows,
-                self._layout.ffn,
-                block=block,
-                **self._early,
-                num_warps=4,
+                self._both, self._hidden, self._rows, self._layout.ffn, block=block, num_warps=4
             )
         self._product(self._hidden, phase + 1, to, rows)
 
@@ -269,7 +241,6 @@ class Passes:
             block_m=block_m,
             block_n=64 if h <= 128 else 32,
             whole=splits == 1,
-            **({"early": False} if tail else self._early),  # the tail's first: a graph's first waits for none
             num_warps=8 if block_m >= 128 or h > 128 else 4,
             num_stages=3 if h <= 128 else 2,
         )
@@ -282,7 +253,6 @@ class Passes:
                 splits,
                 most=MAX_SPLITS,
                 block=_power(h),
-                **self._early,
                 num_warps=1,
             )
 
@@ -329,37 +299,27 @@ class Passes:
             has_late=bool(step["late"] >= 0),
             late_sums=bool(step["late"] >= 0 and step["late_others"] != 0),
             factored=self._factored,
-            **self._early,
-            **{"num_warps": self._warps(), **(self._landing if together > 1 else {})},
+            num_warps=self._warps(),
         )
-
-    def _for_head(self, normed: torch.Tensor, rows: int, *, tail: bool) -> torch.Tensor:
-        """What the head multiplies [1 or S, rows.., D], of the normed streams [S, rows.., D] and without the
-        norm's weight."""
-        mode = self._layout.head_mode
-        if mode == 0:
-            return normed
-        if mode == 1:
-            return normed[:, :rows].float().mean(0, keepdim=True)
-        row = (self.inputs[3:4] - 1).clamp(min=0)  # the sum of the lanes is normed, not each
-
-        def real(t: torch.Tensor) -> torch.Tensor:
-            return t.index_select(1, row) if tail else t[:, :rows]
-
-        streams = real(self._streams)
-        if self._factored:
-            streams = streams * real(self._rms).unsqueeze(-1)
-        return F.rms_norm(streams.sum(0, keepdim=True), (self._spec.dim,), eps=self._spec.norm_eps)
-
-    def _by_head(self, normed: torch.Tensor, out: torch.Tensor, rows: int, *, tail: bool) -> None:
-        """Logits [1 or S, rows, its rows of the head] FP32."""
-        x = self._for_head(normed, rows, tail=tail).to(self._type)
-        self._product(x, 4 * self._spec.n_layers, out, rows)
 
     def _vocabulary(self, normed: torch.Tensor, rows: int, *, tail: bool) -> torch.Tensor:
         """Logits [rows, V] FP32 of the normed streams [S, rows.., D]; the norm's weight is applied here."""
-        x = self._for_head(normed, rows, tail=tail)[:, :rows]
-        x = (x.float() * self._norm).to(self._type)
+        mode = self._layout.head_mode
+        if mode == 2:  # the sum of the lanes is normed, not each
+            row = (self.inputs[3:4] - 1).clamp(min=0)
+
+            def real(t: torch.Tensor) -> torch.Tensor:
+                return t.index_select(1, row) if tail else t[:, :rows]
+
+            streams = real(self._streams)
+            if self._factored:
+                streams = streams * real(self._rms).unsqueeze(-1)
+            x = F.rms_norm(streams.sum(0, keepdim=True), (self._spec.dim,), eps=self._spec.norm_eps)
+        else:
+            x = normed[:, :rows].float()
+            if mode == 1:
+                x = x.mean(0, keepdim=True)
+        x = (x * self._norm).to(self._type)
         head = self._head.view(x.shape[0], -1, self._spec.dim)
         out = x.new_empty((x.shape[0], rows, head.shape[1]), dtype=torch.float32)
         multiply(x, head, out)
@@ -379,11 +339,8 @@ class Passes:
     def _multiply_few(
         self, x: torch.Tensor, phase: int, out: torch.Tensor, rows: int, *, gated: bool
     ) -> None:
-        assert x.is_contiguous() and out.is_contiguous(), "the kernel steps over whole buffers"
         lanes, size, columns = self._weights[phase].shape
         block_n = 64 if lanes * (size // 64) >= self._tiles else 32
-        pieces = 4 * 32 // block_n  # one for each thread
-        asked = min((self._ahead or 0) * 512 // block_n, columns)
         self._device.multiply_few[(-(-size // block_n), lanes)](
             x,
             self._weights[phase],
@@ -397,9 +354,6 @@ class Passes:
             block_n=block_n,
             block_t=32 if rows <= 32 else FEW_ROWS,
             block_k=128,
-            ahead=0 if columns % 8 else asked // (8 * pieces) * (8 * pieces),
-            pieces=pieces,
-            **self._early,
             num_warps=4,
             num_stages=4 if block_n == 32 else 3,
         )

@@ -45,7 +45,7 @@ class Prefill:
 
     tensors: canonical names, on the device, of the weights' type. steps: params.STEP records. rope
     [context, h/2, 2] FP32. capture: whether buckets become graphs, now; for a CUDA device only. kernels:
-    others than device.py's, for a machine without a card. ahead, landing: as `Passes` has them.
+    others than device.py's, for a machine without a card.
     """
 
     def __init__(
@@ -58,12 +58,10 @@ class Prefill:
         capture: bool,
         buckets: Sequence[int] = BUCKETS,
         kernels: Any = None,
-        ahead: int | None = None,
-        landing: Mapping[str, int] | None = None,
     ) -> None:
         context = layout.spec.context
         self._buckets = (*(b for b in buckets[:-1] if b < context), min(context, buckets[-1]))
-        self._passes = Passes(layout, tensors, steps, rope, self._buckets[-1], kernels, ahead, landing)
+        self._passes = Passes(layout, tensors, steps, rope, self._buckets[-1], kernels)
         self._inputs = self._passes.inputs  # meta, then ids
         on_card = self._inputs.is_cuda
         chunks = -(-context // self._buckets[-1])
