@@ -270,7 +270,7 @@ def main() -> None:
     parser.add_argument("--free", action="store_true", help="without the grammar")
     parser.add_argument("--distinct", action="store_true", help="a repeated call ends its turn")
     parser.add_argument("--errors", action="store_true", help="count the kinds of error, too")
-    parser.add_argument("--max-tokens", type=int, default=200)
+    parser.add_argument("--max-tokens", type=int, default=400)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--record", action="store_true", help="append to results/tool_accuracy.jsonl")
     args = parser.parse_args()
