@@ -262,7 +262,7 @@ def _limit(rates: Figure, bandwidth: Figure, case: Case, kind: str) -> tuple[flo
     low, middle, high = (n / 1e9 for n in (bandwidth.min, bandwidth.value, bandwidth.max))
     note = (
         f"{needed / 1e6:.1f} MB a token ({weights / 1e6:.1f} of weights), read bandwidth {middle:.1f} GB/s "
-        f"(the rounds' median; {low:.1f} to {high:.1f}; their shares {min(shares):.0%} to {max(shares):.0%}), "
+        f"(the rounds' median; {low:.1f} to {high:.1f}; shares {min(shares):.0%} to {max(shares):.0%}), "
         f"{case.tokens} tokens a repeat; the last-level cache could hold {cached:.0%} of the weights"
     )
     return rates.value / median(shares), note
