@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from training.desk import world as worlds
-from training.desk.chains import Chain, Maker, makers
+from training.desk.chains import Chain, Maker, draw_chain, makers
 from training.kinds import SCALARS, Kinds, Param, Pools, Split, Spoken, pick, words
 from training.replies import failure, result, wrong
 from training.several import together
@@ -256,7 +256,7 @@ class Writer:
         while not any(m.role == "user" for m in messages):
             for _ in range(rng.choice([1, 1, 1, 2])):
                 count = rng.choice([1, 1, 1, 2, 2, 3, 3])
-                drawn = [c for c in (rng.choice(kinds)(rng, world, roles) for _ in range(count)) if c]
+                drawn = [c for c in (draw_chain(rng, world, roles, kinds) for _ in range(count)) if c]
                 # nobody asks the same twice in other words
                 chains = list({c.topic or c.question.partition("?")[0]: c for c in drawn}.values())
                 if chains:

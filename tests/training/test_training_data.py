@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from training.data import DataConfig, Ids, Packer, shards
-from training.dialogues import Conversation, Message, Writer
+from training.desk.facts import HERE, unplaced
+from training.dialogues import Conversation, Message, Writer, _Desk
 from training.engine_types import engine_messages, tool_specs
 from training.kinds import Pools, Split, held_out
 from training.render import BRANCH, END_OF_TEXT, ID_MASK, IGNORED, SPECIAL, TRAINED, Renderer, text_parts
@@ -65,6 +66,22 @@ def test_desk_answers_quote_what_their_own_calls_return(data_folder: Path) -> No
                 checked += 1
         assert all(value in c.messages[-1].text for value in c.expected), (c.expected, c.messages[-1].text)
     assert checked > 150
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_a_world_of_one_place_is_asked_about_without_it(data_folder: Path, split: Split) -> None:
+    writer, rng = Writer(Pools(data_folder / "pools.json.gz"), split), random.Random(random.randrange(10**6))
+    ours = 0
+    for _ in range(150):
+        drawn = _Desk.drawn(rng, writer)
+        here = [f for f in drawn.world.facts if f.entity == HERE]
+        ours += bool(here)
+        for fact in here:
+            said = unplaced(f"{fact.question} {fact.answer(fact.value)}")
+            assert HERE not in said and fact.text in said, said
+            assert fact.sentence in drawn.world.files[fact.file]
+        assert all(HERE not in m.text for m in writer._at_desk(rng, drawn).messages)
+    assert 20 < ours < 90
 
 
 def test_a_request_with_no_fitting_tool_gets_no_call(data_folder: Path) -> None:

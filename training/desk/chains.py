@@ -6,9 +6,9 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from training.desk.facts import Fact
+from training.desk.facts import HERE, Fact, unplaced
 from training.desk.tables import draw_question, quoted
 from training.desk.units import UNITS, plain_number
 from training.desk.world import World, cells_of, run_call, value_of
@@ -44,8 +44,21 @@ class Chain:
             return list(self.keys)
         return [] if results[-1] in ("no rows", "[]") else cells_of(results[-1])
 
+    def unplaced(self) -> Chain | None:
+        """The same without its place; None where the question cannot do without."""
+        question, answer = unplaced(self.question), self.answer
+        if HERE in question:
+            return None
+        return replace(self, question=question, answer=lambda results: unplaced(answer(results)))
+
 
 Maker = Callable[[random.Random, World, list[str]], Chain | None]
+
+
+def draw_chain(rng: random.Random, world: World, roles: list[str], kinds: list[Maker]) -> Chain | None:
+    """A chain of one of these kinds; None where this world has none."""
+    chain = rng.choice(kinds)(rng, world, roles)
+    return chain.unplaced() if chain is not None else None
 
 
 def makers(roles: list[str]) -> list[Maker]:
@@ -70,7 +83,9 @@ def _look_up(rng: random.Random, world: World, fact: Fact, roles: list[str]) -> 
     proper = [w for w in fact.entity.split() if w[:1].isupper()]
     if "search" in roles and ("read" not in roles or rng.random() < 0.5):
         text = f"{proper[0]} {fact.obj}" if proper and rng.random() < 0.8 else fact.obj
-        return [lambda _: world.call("search", text=text)]
+        search = world.call("search", text=text)
+        if "read" not in roles or fact.sentence in run_call(world, search):  # not among more than are shown
+            return [lambda _: search]
     read: Step = lambda _: world.call("read", file=fact.file)  # noqa: E731
     if world.enumerated or "list" not in roles:
         return [read]

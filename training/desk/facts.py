@@ -48,6 +48,21 @@ NOUNS = ("mass", "money", "count", "length")  # what any noun may have
 POOLS = {"colour": ("colour",), "origin": ("city", "country"), "supplier": ("company",)}
 
 
+HERE = "\ue0fe"
+"""The entity of facts in a world that is all about one place, which nobody names."""
+
+
+def unplaced(text: str) -> str:
+    """A question or an answer about HERE as people say it who speak of one place alone."""
+    if HERE not in text:
+        return text
+    text = re.sub(rf",? (?:of|at|to|by) {HERE}", "", text)
+    text = re.sub(rf" from {HERE}(?=[.,])", " away", text)
+    text = re.sub(rf" from {HERE}", "", text)
+    text = re.sub(rf"(^|[.?!] ){HERE} has ", r"\1There are ", text)
+    return re.sub(rf"(?:^|(?<=[.?!] ))(?:At|From) {HERE},? (\w)", lambda m: m[1].upper(), text)
+
+
 @dataclass(frozen=True)
 class Kind:
     """One kind of fact. {o} object, {n} number, {u} unit, {e} place, {v} value with unit."""

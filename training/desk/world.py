@@ -10,7 +10,7 @@ import sqlite3
 from dataclasses import dataclass, field
 from typing import Any
 
-from training.desk.facts import KINDS, PLACES, Fact, draw_fact
+from training.desk.facts import HERE, KINDS, PLACES, Fact, draw_fact, unplaced
 from training.desk.tables import Table, database, draw_tables, proper_name
 from training.desk.units import ALL_UNITS, LONG, SHORT, convert, plain_number, shown
 from training.kinds import Kinds, pick, rename, styled
@@ -62,6 +62,21 @@ HEADS = (
 )  # fmt: skip
 
 
+TOPICS = (
+    "money | prices costs tickets shop fees",
+    "person | staff people team who_is_who",
+    "count | inventory numbers stock in_numbers",
+    "length | building grounds sizes measures",
+    "mass | goods cargo store",
+    "volume temperature | rooms machines manual technology",
+    "time clock | visit opening_hours times schedule",
+    "date | calendar events diary",
+    "year colour | history chronicle",
+    "origin supplier | suppliers contracts deliveries",
+)
+"""What facts the files of one place hold, and what such a file is called."""
+
+
 @dataclass
 class World:
     """names: role -> tool name; args: role.argument -> parameter name; row_style: how rows are written."""
@@ -91,7 +106,10 @@ class World:
 def make_world(rng: random.Random, kinds: Kinds) -> World:
     styles = ["plain", "plain", "json", "lists", "header", "named", "named"]
     world = World(kinds, rng.random() < 0.2, rng.choice(styles), rng.random() < 0.6)
-    _files(rng, world)
+    if rng.random() < 0.35:
+        _files_of_one_place(rng, world)
+    if not world.facts:
+        _files(rng, world)
     world.tables = draw_tables(rng, kinds)
     world.db = database(world.tables)
     for role, options in ROLE_NAMES.items():
@@ -157,6 +175,27 @@ def _files(rng: random.Random, world: World) -> None:
         topic = kinds.pools.noun(rng).split()[0].lower()
         sentences = [kinds.pools.value(rng, "sentence") for _ in range(rng.randint(2, 4))]
         world.files.setdefault(f"{topic}.txt", sentences)
+
+
+def _files_of_one_place(rng: random.Random, world: World) -> None:
+    """Files by topic: no question names the place, and the file follows from what is asked, or from a search."""
+    kinds = world.kinds
+    entity = f"the {proper_name(rng, kinds)} {rng.choice(PLACES)}"
+    used: set[str] = set()
+    for topic in rng.sample(TOPICS, rng.randint(3, 6)):
+        quantities, stems = (part.split() for part in topic.split(" | "))
+        stem = rng.choice(stems)
+        file = f"{stem}.{rng.choice(['txt', 'txt', 'md'])}"
+        head = rng.choice(["{S} of {e}", "{S} of {e}.", "# {S}", "{S} of {e}, {y}.", "{S}"])
+        lines = [head.format(S=stem.replace("_", " ").capitalize(), e=entity, y=rng.randint(1990, 2025))]
+        options = [k for k in KINDS if k.quantity in quantities]
+        for _ in range(rng.randint(2, 5)):
+            fact = draw_fact(rng, kinds, HERE, file, rng.choice(options))
+            if fact.obj not in used and HERE not in unplaced(fact.question):
+                used.add(fact.obj)
+                world.facts.append(fact)
+                lines.append(fact.sentence)
+        world.files[file] = lines
 
 
 def tool_specs(rng: random.Random, world: World, roles: list[str]) -> list[dict[str, Any]]:
