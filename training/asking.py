@@ -10,7 +10,7 @@ import random
 import re
 from collections.abc import Sequence
 
-from training.kinds import Split, Spoken, pick, words
+from training.kinds import Split, Spoken, pick, slots_of, words
 from training.sketches import Sketch, Slot
 
 OPENERS = {
@@ -54,7 +54,7 @@ def request(
     rng: random.Random, sketch: Sketch, slots: dict[str, Slot], given: dict[str, Spoken], split: Split
 ) -> str:
     plain = {k for k, v in given.items() if not v.whole}
-    usable = [g for g in sketch.goals if set(re.findall(r"\{(\w+)\}", g)) <= plain]
+    usable = [g for g in sketch.goals if set(slots_of(g)) <= plain]
     goal = pick(rng, usable or [sketch.topic], split)
     left = {k: v for k, v in given.items() if f"{{{k}}}" not in goal}
     goal = re.sub(r"\{(\w+)\}", lambda m: given[m.group(1)].text, goal)
@@ -111,7 +111,7 @@ def _parts(rng: random.Random, slots: dict[str, Slot], left: dict[str, Spoken], 
         if spoken.whole:
             out.append(text)
             continue
-        fitting = [p for p in slot.phrases if set(re.findall(r"\{(\w+)\}", p)) - {"v"} <= plain - told]
+        fitting = [p for p in slot.phrases if set(slots_of(p)) - {"v"} <= plain - told]
         together = [p for p in fitting if p.count("{") > 1]
         if not fitting or rng.random() < 0.08:
             phrase = pick(rng, NAMED, split).replace("{n}", words(key))
@@ -119,7 +119,7 @@ def _parts(rng: random.Random, slots: dict[str, Slot], left: dict[str, Spoken], 
             phrase = pick(rng, together, split)
         else:
             phrase = pick(rng, fitting, split)
-        used = set(re.findall(r"\{(\w+)\}", phrase)) - {"v"}
+        used = set(slots_of(phrase)) - {"v"}
         told |= used
         out.append(
             re.sub(r"\{(\w+)\}", lambda m: text if m.group(1) == "v" else left[m.group(1)].text, phrase)  # noqa: B023

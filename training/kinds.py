@@ -124,6 +124,11 @@ def styled(name: str, style: str) -> str:
     return "_".join(parts)
 
 
+def slots_of(phrase: str) -> list[str]:
+    """The names in braces of a phrase, in order."""
+    return re.findall(r"\{(\w+)\}", phrase)
+
+
 def plural(noun: str) -> str:
     """Of a noun that may be in the plural already: costs, masses, velocities."""
     if noun.endswith("s") and not noun.endswith("ss"):

@@ -9,7 +9,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from training.asking import NAMED, request
-from training.kinds import Kinds, Param, Split, Spoken, in_split, joined, pick, rename, styled, words
+from training.kinds import (
+    Kinds,
+    Param,
+    Split,
+    Spoken,
+    in_split,
+    joined,
+    pick,
+    rename,
+    slots_of,
+    styled,
+    words,
+)
 from training.shapes import Draw
 from training.sketches import EXTRAS, Sketch
 from training.values import sort
@@ -59,7 +71,7 @@ def drawn(rng: random.Random, kinds: Kinds, sketch: Sketch, prefix: bool = False
         name = _named(rng, names, kinds.split, style, 0.12)
         while name in {p.name for p in params.values()}:
             name = _named(rng, names, kinds.split, style, 1.0)
-        plain = tuple(p for p in slot.phrases if set(re.findall(r"\{(\w+)\}", p)) == {"v"})
+        plain = tuple(p for p in slot.phrases if set(slots_of(p)) == {"v"})
         phrases = (
             ("{v}",)
             if slot.kind == "bool"

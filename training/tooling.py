@@ -24,6 +24,7 @@ from training.kinds import (
     joined,
     pick,
     rename,
+    slots_of,
     styled,
     uncapital,
     words,
@@ -279,11 +280,11 @@ class Toolsmith:
                 match = re.search(r"\[([^\[\]]*)\]", text)
                 if not match:
                     break
-                slots = re.findall(r"\{(\w+)\}", match.group(1))
+                slots = slots_of(match.group(1))
                 keep = all(params[s].name in spoken for s in slots)
                 text = text[: match.start()] + (match.group(1) if keep else "") + text[match.end() :]
             # an optional argument whose template has no slot for it is said at the end
-            said = set(re.findall(r"\{(\w+)\}", text))
+            said = set(slots_of(text))
             rest = [
                 f"{words(p.name)} {spoken[p.name].text}"
                 for s, p in params.items()

@@ -155,22 +155,14 @@ def _files(rng: random.Random, world: World) -> None:
             ]
         )
         head = rng.choice(HEADS).format(e=entity, E=entity[0].upper() + entity[1:], y=rng.randint(1990, 2025))
-        lines, used = [head], set()
+        world.files[file] = [head]
         for kind in rng.sample(KINDS, rng.randint(3, 6)):
-            fact = draw_fact(rng, kinds, entity, file, kind)
-            if fact.obj not in used:
-                used.add(fact.obj)
-                world.facts.append(fact)
-                lines.append(fact.sentence)
+            _tell(world, draw_fact(rng, kinds, entity, file, kind))
         priced = next((f for f in world.facts if f.file == file and f.quantity == "money"), None)
         for _ in range(6 if priced and rng.random() < 0.6 else 0):  # a second price in the same money
             fact = draw_fact(rng, kinds, entity, file, next(k for k in KINDS if k.quantity == "money"))
-            if priced and fact.obj not in used and fact.unit == priced.unit:
-                used.add(fact.obj)
-                world.facts.append(fact)
-                lines.append(fact.sentence)
+            if priced and fact.unit == priced.unit and _tell(world, fact):
                 break
-        world.files[file] = lines
     for _ in range(rng.choice([0, 0, 1, 2])):  # files without facts
         topic = kinds.pools.noun(rng).split()[0].lower()
         sentences = [kinds.pools.value(rng, "sentence") for _ in range(rng.randint(2, 4))]
@@ -181,21 +173,27 @@ def _files_of_one_place(rng: random.Random, world: World) -> None:
     """Files by topic: no question names the place, and the file follows from what is asked, or from a search."""
     kinds = world.kinds
     entity = f"the {proper_name(rng, kinds)} {rng.choice(PLACES)}"
-    used: set[str] = set()
     for topic in rng.sample(TOPICS, rng.randint(3, 6)):
         quantities, stems = (part.split() for part in topic.split(" | "))
         stem = rng.choice(stems)
         file = f"{stem}.{rng.choice(['txt', 'txt', 'md'])}"
         head = rng.choice(["{S} of {e}", "{S} of {e}.", "# {S}", "{S} of {e}, {y}.", "{S}"])
-        lines = [head.format(S=stem.replace("_", " ").capitalize(), e=entity, y=rng.randint(1990, 2025))]
+        subject = stem.replace("_", " ").capitalize()
+        world.files[file] = [head.format(S=subject, e=entity, y=rng.randint(1990, 2025))]
         options = [k for k in KINDS if k.quantity in quantities]
         for _ in range(rng.randint(2, 5)):
             fact = draw_fact(rng, kinds, HERE, file, rng.choice(options))
-            if fact.obj not in used and HERE not in unplaced(fact.question):
-                used.add(fact.obj)
-                world.facts.append(fact)
-                lines.append(fact.sentence)
-        world.files[file] = lines
+            if HERE not in unplaced(fact.question):
+                _tell(world, fact)
+
+
+def _tell(world: World, fact: Fact) -> bool:
+    """Write a fact into its file, unless its place has one of the same thing; whether it was written."""
+    if any(f.entity == fact.entity and f.obj == fact.obj for f in world.facts):
+        return False
+    world.facts.append(fact)
+    world.files[fact.file].append(fact.sentence)
+    return True
 
 
 def tool_specs(rng: random.Random, world: World, roles: list[str]) -> list[dict[str, Any]]:
