@@ -166,7 +166,7 @@ async def test_what_memory_holds_comes_first_and_is_not_written(
         assert len(disk.entries()) == 1
         _, counted = await _answer(core, other, 600)
         assert counted.restored == 600
-        _, counted = await _answer(core, [*other[:600], 1, 2, 3], 600)
+        _, counted = await _answer(core, [*other[:600], (other[600] + 1) % SPEC.vocab_size, 2, 3], 600)
         assert (counted.reused, counted.restored) == (600, 0)  # in memory by now
 
 
