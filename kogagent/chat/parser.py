@@ -20,6 +20,8 @@ from kogagent.spec.scan import INSIDE, NO_FENCE, SPECIAL, fence_step, matched
 from kogagent.types import CallDelta, CallReady, CallStarted, PlanDelta, TextDelta, ToolCall
 
 TurnEvent: TypeAlias = PlanDelta | TextDelta | CallStarted | CallDelta | CallReady
+_Step: TypeAlias = Callable[[int], None]
+_Run: TypeAlias = Callable[[bytes, int], int]
 
 
 class TurnParser:
@@ -59,8 +61,9 @@ class TurnParser:
         self._calls: list[ToolCall] = []
         self._fence = NO_FENCE
         self._matched = 0  # bytes at the end of the text that may become the trigger
-        self._first = self._in_text if self._form is None or not self._form.at_start else self._in_first
-        self._step: Callable[[int], None] = self._first
+        self._step: _Step
+        self._run: _Run | None  # what a state has that can take several bytes at once
+        self._to_first()
         # Read since the trigger or the last call: text after all, if no call comes of it. The first
         # `_no_trigger` of them are not looked at again.
         self._held: list[int] = []
@@ -91,18 +94,35 @@ class TurnParser:
         Raises InputError for an id outside the vocabulary.
         """
         tokens, special = self._vocabulary.tokens, self._vocabulary.special
+        plain: list[bytes] = []  # in a row: where one token ends and the next begins is nothing to a turn
         for id in ids:
             if self._ended or id in self._ends:
                 self._ended = True
                 break
-            if not 0 <= id < len(tokens):
-                raise InputError(f"id {id!r} lies outside the vocabulary of {len(tokens)} tokens")
             if id in special:
+                self._read(plain)
                 self._step(SPECIAL + id)
+            elif 0 <= id < len(tokens):
+                plain.append(tokens[id])
             else:
-                for byte in tokens[id]:
-                    self._step(byte)
+                raise InputError(f"id {id!r} lies outside the vocabulary of {len(tokens)} tokens")
+        self._read(plain)
         return self._settled()
+
+    def _read(self, plain: list[bytes]) -> None:
+        """Step over these bytes, and empty the list."""
+        text, at = b"".join(plain), 0
+        plain.clear()
+        while at < len(text):
+            taken = 0 if self._run is None else self._run(text, at)
+            if not taken:
+                self._step(text[at])
+            at += taken or 1
+
+    def _to(self, step: _Step, run: _Run | None = None) -> None:
+        """Go on with another state. run: takes bytes of a text from a place on as `step` would, and says how
+        many; 0 where only `step` can tell."""
+        self._step, self._run = step, run
 
     def finish(self) -> list[TurnEvent]:
         """The end of the turn: what was held back, and the call that it cuts. Idempotent."""
@@ -128,7 +148,7 @@ class TurnParser:
     def _to_thoughts(self) -> None:
         self._held = []
         self._thinking = True
-        self._step = self._in_thoughts
+        self._to(self._in_thoughts)
 
     def _in_thoughts(self, symbol: int) -> None:
         end = self._think_end
@@ -147,14 +167,36 @@ class TurnParser:
         self._matched = 0
         self._say(final=True)
         self._thinking = False
-        self._step = self._behind_thoughts
+        self._to(self._behind_thoughts)
 
     def _behind_thoughts(self, symbol: int) -> None:
         if not is_space(symbol):
-            self._step = self._first
+            self._to_first()
             self._step(symbol)
 
     # ── text ──
+
+    def _to_first(self) -> None:
+        if self._form is not None and self._form.at_start:
+            self._to(self._in_first)
+        else:
+            self._to_text()
+
+    def _to_text(self) -> None:
+        self._to(self._in_text, self._run_of_text)
+
+    def _run_of_text(self, text: bytes, at: int) -> int:
+        """Up to the end of its line, or to where a trigger may begin."""
+        form, end = self._form, len(text)
+        if self._strip:
+            return 0
+        if form is not None and not form.at_start:
+            if self._matched or self._fence[1] != INSIDE:
+                return 0
+            found = form.text_break.search(text, at)
+            end = end if found is None else found.start()
+        self._text.pending += text[at:end]
+        return end - at
 
     def _in_first(self, symbol: int) -> None:
         """The start of a turn, where alone the trigger of some formats counts."""
@@ -208,7 +250,7 @@ class TurnParser:
         """What was held is text, and so perhaps is what comes."""
         held, kept = [*self._held, *symbols], self._no_trigger
         self._held, self._no_trigger, self._matched = [], 0, 0
-        self._step = self._in_text
+        self._to_text()
         for byte in bytes_of(held[:kept]):
             self._text.add(byte)
             self._fence = fence_step(self._fence, byte)
@@ -221,7 +263,8 @@ class TurnParser:
         if not symbols:
             then()
             return
-        self._literal, self._then, self._step = Literal(symbols), then, self._in_literal
+        self._literal, self._then = Literal(symbols), then
+        self._to(self._in_literal, self._run_of_literal)
 
     def _in_literal(self, symbol: int) -> None:
         progress = self._literal.step(symbol)
@@ -235,13 +278,20 @@ class TurnParser:
             if progress is Progress.DONE:
                 self._then()
 
+    def _run_of_literal(self, text: bytes, at: int) -> int:
+        taken, done = self._literal.run(text, at)
+        self._held += text[at : at + taken]
+        if done:
+            self._then()
+        return taken
+
     def _to_prefix(self) -> None:
         assert self._form is not None
         self._name = bytearray()
         self._expect(self._form.prefix, self._to_name)
 
     def _to_name(self) -> None:
-        self._step = self._in_name
+        self._to(self._in_name)
 
     def _in_name(self, symbol: int) -> None:
         form, name = self._form, self._name
@@ -249,9 +299,10 @@ class TurnParser:
         if symbol == form.name_end and not (escaping(name) and not form.bare_names):
             self._start()
             if form.middle:
-                self._literal, self._step = Literal(form.middle), self._in_middle
+                self._literal = Literal(form.middle)
+                self._to(self._in_middle, self._run_of_middle)
             else:
-                self._step = self._in_arguments
+                self._to_arguments()
             self._step(symbol)
         elif symbol < 0x20 or symbol >= SPECIAL or (form.bare_names and not goes_on_bare(name, symbol)):
             self._give_up(symbol)
@@ -270,18 +321,37 @@ class TurnParser:
 
     def _in_middle(self, symbol: int) -> None:
         progress = self._literal.step(symbol)
-        if progress in (Progress.FAIL, Progress.PAST):
-            self._step = self._in_arguments if progress is Progress.PAST else self._in_ruins
+        if progress is Progress.FAIL:
+            self._to(self._in_ruins)
+            self._step(symbol)
+        elif progress is Progress.PAST:
+            self._to_arguments()
             self._step(symbol)
         elif progress is Progress.DONE:
-            self._step = self._in_arguments
+            self._to_arguments()
+
+    def _run_of_middle(self, text: bytes, at: int) -> int:
+        taken, done = self._literal.run(text, at)
+        if done:
+            self._to_arguments()
+        return taken
+
+    def _to_arguments(self) -> None:
+        self._to(self._in_arguments, self._run_of_arguments)
+
+    def _run_of_arguments(self, text: bytes, at: int) -> int:
+        assert self._call is not None
+        taken, done = self._call.reader.run(text, at)
+        if done:
+            self._ready(complete=True)
+        return taken
 
     def _in_arguments(self, symbol: int) -> None:
         call = self._call
         assert call is not None
         read = call.reader.step(symbol)
         if read is Read.FAIL:
-            self._step = self._in_ruins
+            self._to(self._in_ruins)
             self._step(symbol)
         elif read is Read.DONE:
             self._ready(complete=True)
@@ -293,7 +363,7 @@ class TurnParser:
         assert self._call is not None and self._form is not None
         if symbol >= SPECIAL:
             self._ready(complete=False)
-            self._step = self._in_text
+            self._to_text()
         elif self._form.is_json:
             self._call.reader.out.append(symbol)
 
@@ -318,7 +388,10 @@ class TurnParser:
         self._held = []
         self._literal, self._or_end = Literal(form.between), Literal(form.end)
         self._between_failed, self._end_read = not form.between, not form.end
-        self._step = self._in_text if self._between_failed and self._end_read else self._in_tail
+        if self._between_failed and self._end_read:
+            self._to_text()
+        else:
+            self._to(self._in_tail)
 
     def _in_tail(self, symbol: int) -> None:
         """Another call or the end of the calls: both are tried side by side, for one may begin the other."""
@@ -346,11 +419,13 @@ class TurnParser:
         else:
             self._held.append(symbol)
         if self._end_read and self._between_failed:
-            self._step = self._in_text
+            self._to_text()
 
     # ── events ──
 
     def _say(self, *, final: bool) -> None:
+        if not final and not self._text.pending:
+            return
         said = self._text.take(0 if final else self._matched, final=final)
         if said and self._thinking:
             self._events.append(PlanDelta(said))
@@ -359,7 +434,7 @@ class TurnParser:
             self._events.append(TextDelta(said))
 
     def _pass_on(self, call: CallRead, *, final: bool) -> None:
-        if not final and not call.given and call.reader.out == b"{":
+        if not final and (not call.reader.out or (not call.given and call.reader.out == b"{")):
             return  # so that {} is one delta
         call.arguments.pending += call.reader.out
         call.reader.out.clear()

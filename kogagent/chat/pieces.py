@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import codecs
 import json
+import re
 from collections.abc import Callable
 
 from kogagent.chat.reader import JsonReader, Reader, StyleReader
 from kogagent.spec import CallFormat, Vocabulary
 from kogagent.spec.calls import BARE_NAME
-from kogagent.spec.scan import spell, trigger_of
+from kogagent.spec.scan import SPECIAL, spell, trigger_of
 
 
 class Form:
@@ -22,6 +23,9 @@ class Form:
         self._names = names
         begin, self.trigger = spell(form.begin, names), trigger_of(spell(form.trigger, names))
         self.begin = begin[len(self.trigger) :]
+        first = bytes(self.trigger[:1]) if self.trigger and self.trigger[0] < SPECIAL else b""
+        self.text_break = re.compile(b"[\n" + re.escape(first) + b"]")
+        """Finds what may begin a trigger or a code fence in a text."""
         self.prefix = spell(form.prefix, names)
         self.middle = spell(form.middle, names)
         self.suffix = spell(form.suffix, names)
@@ -52,12 +56,15 @@ def form_of(form: CallFormat, vocabulary: Vocabulary) -> Form:
     return found
 
 
+_UTF8 = codecs.getincrementaldecoder("utf-8")
+
+
 class TextStream:
     """Bytes on their way to text."""
 
     def __init__(self) -> None:
         self.pending = bytearray()
-        self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
+        self._utf8 = _UTF8("replace")
 
     def add(self, byte: int) -> None:
         self.pending.append(byte)

@@ -22,6 +22,7 @@ _SCALAR = re.compile(rb"[A-Za-z0-9_.+-]+")
 _NUMBER = re.compile(rb"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _WORDS = {b"true": b"true", b"false": b"false", b"null": b"null", b"none": b"null"}
 _ALL = frozenset({"null", "boolean", "object", "array", "number", "string"})
+_IN_STRING, _BETWEEN = re.compile(rb'[^"\\]*'), re.compile(rb'[^"{}\[\]]*')
 _PYTHON = {ord(k): v for k, v in zip("\\'\"abfnrtv", "\\'\"\a\b\f\n\r\t\v", strict=True)}
 
 Kinds = Callable[[str, str], frozenset[str]]
@@ -52,6 +53,10 @@ class Reader(Protocol):
     out: bytearray
 
     def step(self, symbol: int) -> Read: ...
+
+    def run(self, text: bytes, at: int) -> tuple[int, bool]:
+        """(how many bytes from there on are taken, as `step` would take them; whether the last was the end).
+        0 where only `step` can tell."""
 
 
 class JsonReader:
@@ -84,6 +89,34 @@ class JsonReader:
             self._depth -= 1
         return Read.DONE if self._depth == 0 and not self._in_string else Read.MORE
 
+    def run(self, text: bytes, at: int) -> tuple[int, bool]:
+        if not self._opened:
+            return 0, False
+        if self._in_string and not self._escaped and b'"' not in text and b"\\" not in text:  # as a rule
+            self.out += text[at:] if at else text
+            return len(text) - at, False
+        begin, end, depth = at, len(text), self._depth
+        while at < end and depth:
+            if self._escaped:
+                self._escaped = False
+            else:
+                found = (_IN_STRING if self._in_string else _BETWEEN).match(text, at)
+                assert found is not None, "it matches nothing too"
+                at = found.end()
+                if at == end:
+                    break
+                byte = text[at]
+                if byte == 0x22:
+                    self._in_string = not self._in_string
+                elif byte == 0x5C:
+                    self._escaped = True
+                else:
+                    depth += 1 if byte in b"{[" else -1
+            at += 1
+        self._depth = depth
+        self.out += text[begin:at]
+        return at - begin, depth == 0
+
 
 class _Wrong(Exception):
     """What comes is nothing this style writes."""
@@ -111,6 +144,9 @@ class StyleReader:
         except _Wrong:
             return Read.FAIL
         return Read.MORE
+
+    def run(self, text: bytes, at: int) -> tuple[int, bool]:
+        return 0, False
 
     def _arguments(self) -> Steps:
         outer = self._form.outer

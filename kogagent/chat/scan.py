@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from enum import Enum
+from functools import lru_cache
 
 from kogagent.chat.reader import is_space
 
@@ -25,7 +26,7 @@ class Progress(Enum):
 class Literal:
     """Expects given symbols; white space may be more or less than there."""
 
-    def __init__(self, symbols: Sequence[int]) -> None:
+    def __init__(self, symbols: tuple[int, ...]) -> None:
         self._symbols = symbols
         self._at = 0
 
@@ -41,6 +42,23 @@ class Literal:
             return Progress.PAST
         return self._next() if symbols[self._at] == symbol else Progress.FAIL
 
+    def run(self, text: bytes, at: int) -> tuple[int, bool]:
+        """(how many bytes from there on are its very next symbols, and are taken; whether it is complete).
+        0 where only `step` can tell."""
+        expected = _bytes_from(self._symbols, self._at)
+        size = min(len(text) - at, len(expected))
+        if not size or not text.startswith(expected[:size], at):
+            return 0, False
+        self._at += size
+        return size, self._at == len(self._symbols)
+
     def _next(self) -> Progress:
         self._at += 1
         return Progress.DONE if self._at == len(self._symbols) else Progress.MORE
+
+
+@lru_cache(maxsize=1024)
+def _bytes_from(symbols: tuple[int, ...], at: int) -> bytes:
+    """The symbols from a place on, up to the next that is no byte."""
+    rest = symbols[at:]
+    return bytes(rest[: next((i for i, symbol in enumerate(rest) if symbol > 255), len(rest))])

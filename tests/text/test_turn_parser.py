@@ -67,11 +67,22 @@ def chunked(raw: bytes, rng: random.Random) -> tuple[Vocabulary, list[int]]:
     return Vocabulary(tokens, PLAIN.special, PLAIN.end_ids), list(range(258, len(tokens)))
 
 
+class Stepwise(TurnParser):
+    """Takes every byte by itself, as a parser takes what it cannot take several at once of."""
+
+    def _to(self, step: Any, run: Any = None) -> None:
+        super()._to(step)
+
+
 def run(
-    ids: Iterable[int], form: CallFormat | None = HERMES, vocabulary: Vocabulary = PLAIN, **options: Any
+    ids: Iterable[int],
+    form: CallFormat | None = HERMES,
+    vocabulary: Vocabulary = PLAIN,
+    kind: type[TurnParser] = TurnParser,
+    **options: Any,
 ) -> list[TurnEvent]:
     """All events of a turn, ids fed one by one."""
-    parser = TurnParser(form, vocabulary, **options)
+    parser = kind(form, vocabulary, **options)
     events = [event for id in ids for event in parser.feed([id])]
     return events + parser.finish()
 
@@ -456,7 +467,10 @@ def test_any_ids_at_all_keep_the_rules(data: st.DataObject) -> None:
     text = "".join(e.text for e in events if isinstance(e, TextDelta))
     if not ready:
         assert text == raw.decode(errors="replace")
-    assert merged(run([*raw, END] if ended else raw, form)) == merged(events)
+    parser = TurnParser(form, vocabulary)
+    at_once = parser.feed([*ids, END] if ended else ids) + parser.finish()
+    stepwise = run([*raw, END] if ended else raw, form, kind=Stepwise)
+    assert merged(stepwise) == merged(events) == merged(at_once)
 
 
 def test_ids_outside_the_vocabulary_are_refused() -> None:
