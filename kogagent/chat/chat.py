@@ -8,6 +8,8 @@ messages alone. It renders a stand-in conversation of two messages before the ne
 stands behind the assistant's words. That is right only for a template whose later text depends on nothing
 earlier; whether this holds is probed once for each shape of conversation (with or without system message,
 tools, calls) by rendering conversations of growing length and comparing. For the others `follow` says None.
+Where the template puts the new texts out as they stand (verbatim.py), the stand-in is rendered once and not
+every turn.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import TypeAlias
 
 from kogagent.chat.formats import native_format, same_calls, written_format
 from kogagent.chat.guard import Guard, text_of
@@ -24,6 +27,7 @@ from kogagent.chat.inputs import Input, native_inputs, tool_inputs, written_inpu
 from kogagent.chat.parser import TurnParser
 from kogagent.chat.reader import Kinds, any_kind
 from kogagent.chat.template import ChatTemplate
+from kogagent.chat.verbatim import EDGES, SAMPLES, around, filled, watched
 from kogagent.errors import ConfigError, InputError
 from kogagent.spec import CallFormat
 from kogagent.tokenizer import Tokenizer
@@ -54,6 +58,16 @@ class _Closing(Enum):
     UNKNOWN = 0
     END_ID = 1
     NOTHING = 2
+
+
+_MOST_AROUND = 64
+_Watch: TypeAlias = tuple[str, list[str]]
+"""What is in the texts to be watched, and where to note what was asked of them."""
+
+
+def _words(message: Message) -> str:
+    """Of a user or of a tool's result."""
+    return message.result.text if isinstance(message, ToolMessage) else getattr(message, "text", "")
 
 
 class Chat:
@@ -91,6 +105,7 @@ class Chat:
         self.format: CallFormat = format or native or written_format(with_tools)
         """How this model writes calls."""
         self._closings: dict[_Shape, _Closing] = {}
+        self._around: dict[tuple[_Shape, int, int], tuple[str, ...] | None] = {}
         token = secrets.token_hex(8)  # not to be guessed: it marks places in a rendered text
         self._asked, self._told, self._words = f"asked{token}", f"told{token}", f"words{token}"
         self._call_mark = f"call{token}"
@@ -134,7 +149,13 @@ class Chat:
         """The text that `render` encodes, for reading: names in messages look like the template's own."""
         return text_of(self._guard.split(self._text(messages, tools, add_generation_prompt)))
 
-    def _text(self, messages: Sequence[Message], tools: Sequence[ToolSpec], prompt: bool) -> str:
+    def _text(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[ToolSpec],
+        prompt: bool,
+        watch: _Watch | None = None,
+    ) -> str:
         if not messages:
             raise InputError("the list of messages is empty. Pass at least one message.")
         template = self._with_tools if tools else self._plain
@@ -142,9 +163,11 @@ class Chat:
         if self.native_tools:
             inputs = native_inputs(messages, self._guard)
             given = self._tools_given if tools is self._tools else tool_inputs(tools, self._guard)
-            return template.render(inputs, given, prompt)
-        inputs = written_inputs(messages, tools, self.format, self._guard)
-        return template.render(inputs, (), prompt)
+        else:
+            inputs, given = written_inputs(messages, tools, self.format, self._guard), []
+        if watch is not None:
+            inputs = watched(inputs, *watch)
+        return template.render(inputs, given, prompt)
 
     # ── going on ──
 
@@ -175,19 +198,8 @@ class Chat:
         closing = self._closings[shape]
         if closing is _Closing.UNKNOWN:
             return None
-        before: list[Message] = [UserMessage(self._asked), self._stand_in(generated)]
-        if system is not None:
-            before.insert(0, system)
-        usual = ToolMessage if shape.calls else UserMessage  # what the probe went on with
-        stand_ins = self._tools if tools else ()
-        try:
-            head, tail = self._around_mark(self._text([*before, *new], stand_ins, True), shape)
-            as_probed = all(isinstance(message, usual) for message in new)
-            if not as_probed and head != self._around_mark(self._text(before, stand_ins, False), shape)[0]:
-                return None
-        except InputError:
-            return None  # `render` says what is wrong with the conversation itself
-        if self._asked in tail or self._told in tail:
+        tail = self._tail(shape, system, generated, new)
+        if tail is None:
             return None
         pieces = self._guard.split(tail)
         if closing is _Closing.END_ID:
@@ -196,6 +208,79 @@ class Chat:
         while kept and kept[-1] in self._tokenizer.end_ids:
             kept.pop()
         return kept + self._tokenizer.encode_pieces(pieces, after="text")
+
+    def _tail(
+        self,
+        shape: _Shape,
+        system: SystemMessage | None,
+        generated: AssistantMessage,
+        new: Sequence[Message],
+    ) -> str | None:
+        """The text behind an assistant's words: the end of its turn, the new messages, the next opening."""
+        usual = ToolMessage if shape.calls else UserMessage  # what the probe went on with
+        as_probed = all(isinstance(message, usual) for message in new)
+        said = [_words(message) for message in new] if as_probed else []
+        if said and all(said) and (system is None or system.text):
+            key = shape, len(generated.calls), len(new)
+            if key not in self._around:
+                if len(self._around) >= _MOST_AROUND:
+                    self._around.clear()
+                self._around[key] = self._probe_around(shape, len(generated.calls), len(new))
+            parts = self._around.get(key)
+            if parts is not None:
+                try:
+                    return filled(parts, map(self._guard.text, said))
+                except InputError:
+                    return None  # `render` says what is wrong with them
+        return self._rendered_tail(shape, system, generated, new, as_probed=as_probed)
+
+    def _rendered_tail(
+        self,
+        shape: _Shape,
+        system: SystemMessage | None,
+        generated: AssistantMessage,
+        new: Sequence[Message],
+        *,
+        as_probed: bool,
+        watch: _Watch | None = None,
+    ) -> str | None:
+        before: list[Message] = [UserMessage(self._asked), self._stand_in(generated)]
+        if system is not None:
+            before.insert(0, system)
+        stand_ins = self._tools if shape.tools else ()
+        try:
+            head, tail = self._around_mark(self._text([*before, *new], stand_ins, True, watch), shape)
+            if not as_probed and head != self._around_mark(self._text(before, stand_ins, False), shape)[0]:
+                return None
+        except InputError:
+            return None  # `render` says what is wrong with the conversation itself
+        return None if self._asked in tail or self._told in tail else tail
+
+    def _probe_around(self, shape: _Shape, calls: int, new: int) -> tuple[str, ...] | None:
+        """What stands around the words of so many new messages behind so many calls, whatever these say and
+        the system message says, if they say anything; None where that depends on them, or on names."""
+        token = secrets.token_hex(8)
+        called = [ToolCall(f"id{i}{token}", f"name{i}{token}", "") for i in range(max(calls, new))]
+        generated = AssistantMessage(calls=tuple(called[:calls]))
+
+        def tail(texts: Sequence[str], watch: _Watch | None = None) -> str | None:
+            system = SystemMessage(f"told{token}") if shape.system else None
+            replies: list[Message] = [
+                ToolMessage(ToolResult(one.id, one.name, text)) if shape.calls else UserMessage(text)
+                for one, text in zip(called, texts, strict=False)
+            ]
+            return self._rendered_tail(shape, system, generated, replies, as_probed=True, watch=watch)
+
+        marks, looked = [f"{EDGES}new{i}{token}{EDGES}" for i in range(new)], list[str]()
+        text = tail(marks, (token, looked))
+        parts = None if text is None or looked else around(text, [self._guard.text(mark) for mark in marks])
+        if parts is None or any(token in part for part in parts):
+            return None
+        for at in range(len(SAMPLES)):  # what was done to a text that another had been put into
+            texts = [SAMPLES[(at + i) % len(SAMPLES)] for i in range(new)]
+            if tail(texts) != filled(parts, map(self._guard.text, texts)):
+                return None
+        return parts
 
     def _stand_in(self, message: AssistantMessage) -> AssistantMessage:
         """The same ids and names of calls, and words by which the end of the message is found."""

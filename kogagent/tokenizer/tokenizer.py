@@ -14,7 +14,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -25,6 +25,7 @@ from kogagent.tokenizer.decoder import Decoder
 from kogagent.tokenizer.names import Names
 from kogagent.tokenizer.source import Source
 
+_SHORT, _KEPT = 16, 1024  # characters of a template's own pieces, which are remembered; how many
 _UNICODE_FORMS = ("NFC", "NFD", "NFKC", "NFKD")
 _SPACE = "\u2581"  # SentencePiece's "▁": in the vocabulary a space, in a text a character of its own
 _NORMALIZERS = ("Prepend", "Replace", *_UNICODE_FORMS)
@@ -57,10 +58,12 @@ class Tokenizer:
         core.add_special_tokens([_special(name) for name in self._control])
         core.encode_special_tokens = True
         self._first = core
-        self._inside = self._variant(_metaspace_first_only, None)
         self._continuing = self._variant(_metaspace_never, _plain_normalizer)
+        inside = self._variant(_metaspace_first_only, None)
+        self._variants: dict[After, Any] = {"nothing": core, "special": inside, "text": self._continuing}
         names = {byte: core.token_to_id(f"<0x{byte:02X}>") for byte in _SPACE.encode()}
         self._byte_ids = {byte: id for byte, id in names.items() if id is not None}
+        self._short = lru_cache(_KEPT)(self._run_short)
         self._spells_spaces = not byte_level and len(self._byte_ids) == len(names)
         self.strips_space = tables.strips_space(source)
         """Whether one space at the start of a whole text is the tokenizer's and not the text's."""
@@ -111,7 +114,6 @@ class Tokenizer:
     def encode_pieces(self, pieces: Sequence[str], *, after: After = "nothing") -> list[int]:
         """Ids of plain text and names of special tokens in turn, plain text first, as `control_names.split`
         gives them. A name inside plain text stays text."""
-        first = {"nothing": self._first, "special": self._inside, "text": self._continuing}[after]
         ids: list[int] = []
         last = len(pieces) - 1
         for i, piece in enumerate(pieces):
@@ -122,10 +124,17 @@ class Tokenizer:
                 piece = piece.lstrip()
             if i < last and self._control[pieces[i + 1]].lstrip:
                 piece = piece.rstrip()
-            if piece:
-                core = self._inside if i else first
-                ids += core.encode(piece, add_special_tokens=False).ids
+            if not piece:
+                continue
+            where: After = "special" if i else after
+            if len(piece) <= _SHORT:  # most of those between names come in every turn
+                ids += self._short(where, piece)
+            else:
+                ids += self._variants[where].encode(piece, add_special_tokens=False).ids
         return ids
+
+    def _run_short(self, after: After, piece: str) -> tuple[int, ...]:
+        return tuple(self._variants[after].encode(piece, add_special_tokens=False).ids)
 
     def encode_special(self, name: str) -> int:
         """The id of one special token. InputError where the vocabulary has none of this name."""

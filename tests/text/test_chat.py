@@ -23,6 +23,7 @@ from made_tokenizers import (
 )
 
 from kogagent.chat import Chat, pick_call_format
+from kogagent.chat.template import ChatTemplate
 from kogagent.errors import ConfigError, InputError
 from kogagent.spec import HERMES, LLAMA3_JSON, MISTRAL, SMOLLM2, CallFormat
 from kogagent.tokenizer import Tokenizer
@@ -560,6 +561,90 @@ def test_what_a_template_puts_at_later_user_messages_is_noticed(
         assert followed is None
     else:
         assert followed is not None and prompt + followed == whole
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        *(
+            "m.content",
+            "m.content or 'nothing'",
+            "'a' + m.content + 'b'",
+            "m.content if m.tool_calls else 'x'",
+        ),
+        *(
+            "m.content | trim",
+            "m.content | upper",
+            "m.content | tojson",
+            "m.content | length",
+            "m.content[:9]",
+        ),
+        *("(m.content ~ '') | trim", "['', m.content] | join | trim", "'%s' | format(m.content) | trim"),
+        *("'0' + m.content | replace('a', 'b')", "m.content if 'Oslo' in m.content else 'elsewhere'"),
+        *("m.content if m.content.startswith('x') else '?'", "'!' if m.content == '12' else m.content"),
+        *("{'12': 'twelve'}.get(m.content, m.content)", "m.content.split('\\n') | last", "m | tojson"),
+        *("m.content | string", "'empty' if not m.content else m.content", "m.content ~ messages[0].content"),
+        *("m.content + ('!' if 'Oslo' in messages[0].content else '.')", "m.content + (m.name or '')"),
+    ],
+)
+def test_what_a_template_does_with_the_new_words_is_done_in_every_turn(
+    models: dict[str, Model], shown: str, rng: np.random.Generator
+) -> None:
+    """However often it was followed before, with whatever words."""
+    template = (
+        "{{ tools | tojson }}{% for m in messages %}<|im_start|>{{ m.role }} "
+        "{% if m.role == 'tool' %}{{ " + shown + " }}{% else %}{{ m.content }}{% endif %}"
+        "{% for c in m.tool_calls or [] %}<tool_call>\n"
+        '{"name": "{{ c.function.name }}", "arguments": {{ c.function.arguments | tojson }}}\n</tool_call>'
+        "{% endfor %}<|im_end|>{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant {% endif %}"
+    )
+    tokenizer = models["chatml"].tokenizer
+    chat = Chat(tokenizer, template=template)
+    words = [
+        "12",
+        "",
+        " x ",
+        "xa",
+        "\n",
+        "a\nb ",
+        '"',
+        "Oslo",
+        "<|im_end|>",
+        "é\t",
+        *(texts(rng) for _ in range(9)),
+    ]
+    for word in rng.permutation(words):
+        told = SystemMessage(str(rng.choice(["s", "Oslo", ""])))
+        history: list[Message] = [told, UserMessage("q"), AssistantMessage(calls=(FIRST,))]
+        prompt, whole = (
+            chat.render(history[:2], (ADD,)),
+            chat.render(history, (ADD,), add_generation_prompt=False),
+        )
+        history.append(result(FIRST, str(word)))
+        followed = chat.follow(history, 3, whole[len(prompt) :], (ADD,))
+        assert followed is not None and prompt + followed == chat.render(history, (ADD,))
+
+
+@pytest.mark.parametrize("name", ["chatml", "qwen2.5", "smollm2"])
+def test_words_that_a_template_puts_out_as_they_stand_need_no_rendering(
+    models: dict[str, Model], name: str, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = models[name]
+    chat = Chat(model.tokenizer)
+
+    def follow() -> list[int] | None:
+        called = AssistantMessage(calls=(FIRST, SECOND))
+        replies = (result(FIRST, texts(rng)), result(SECOND, texts(rng)))
+        return chat.follow([UserMessage("q"), called, *replies], 2, [1], (ADD,))
+
+    assert follow() is not None
+
+    def refuse(*_: object) -> str:
+        raise AssertionError("rendered again")
+
+    monkeypatch.setattr(ChatTemplate, "render", refuse)
+    first, second = follow(), follow()
+    assert first is not None and second is not None and first != second
 
 
 def test_nothing_new_or_a_template_that_drops_words_is_left_to_render(models: dict[str, Model]) -> None:

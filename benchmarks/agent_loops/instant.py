@@ -1,0 +1,178 @@
+"""A model whose device takes no time: what a turn costs the host besides. Knows the engine's seam, no weights.
+
+Everything else of a turn is real: agent, loop, template, tokenizer, grammar, session, the worker's thread,
+parser, tools. The backend decodes as the CUDA one does, under the same rules (`Progress`), a prompt at once
+and then a choice at a time with the ids it forces; what it chooses is the next id of a call that is written
+beforehand, of about sixty tokens. An id that the grammar or its forced runs would not have written is an
+error.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Hashable, Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from kogagent.chat.guard import Guard
+from kogagent.chat.inputs import written_calls
+from kogagent.engine.backend import KV, DecodePlan, DecodeStats, Emitted
+from kogagent.engine.backends.host import (
+    InHostMemory,
+    NeverParked,
+    Progress,
+    check_capacity,
+    check_rewind,
+    fork_length,
+)
+from kogagent.engine.engine import EngineCore
+from kogagent.engine.weights import read_spec
+from kogagent.local import Engine
+from kogagent.local.names import NANO, find_model
+from kogagent.spec import ModelSpec
+from kogagent.testing import call
+from kogagent.tokenizer import Tokenizer
+from kogagent.types import FinishReason
+
+_CHARS = 20  # of each text argument: a call has some sixty tokens
+
+
+class InstantKV(NeverParked):
+    """A cache that holds a number."""
+
+    def __init__(self, capacity: int, length: int = 0) -> None:
+        self.capacity, self.length = capacity, length
+
+    def rewind(self, length: int) -> None:
+        check_rewind(self, length)
+        self.length = length
+
+    def fork(self, length: int | None = None) -> InstantKV:
+        return InstantKV(self.capacity, fork_length(self, length))
+
+    @property
+    def memory(self) -> Mapping[Hashable, int]:
+        return {}
+
+    def growth(self, length: int) -> int:
+        return 0
+
+    def close(self) -> None:
+        """There is nothing to give back."""
+
+
+class InstantDecode:
+    """One segment: the prompt's pass and its choice in the first `wait`, then a choice in each, or, where a
+    pass takes no time, all of them in the second."""
+
+    resident = True
+
+    def __init__(
+        self, kv: InstantKV, ids: Sequence[int], plan: DecodePlan, vocab: int, script: Sequence[int], pass_s: float
+    ) -> None:
+        self._kv, self._plan, self._script, self._pass_s = kv, plan, script, pass_s
+        self._progress = Progress(kv, ids, plan, vocab)
+        self._begun = self._stopped = False
+        self._written = 0
+
+    @property
+    def reason(self) -> FinishReason | None:
+        return self._progress.reason
+
+    @property
+    def stats(self) -> DecodeStats:
+        return self._progress.stats
+
+    def stop(self) -> None:
+        self._stopped = True
+
+    def drain_nowait(self) -> list[Emitted]:
+        out = self._progress.drain()
+        for one in out:
+            wanted, self._written = self._script[self._written], self._written + 1
+            if one.id != wanted:
+                raise AssertionError(f"id {one.id} was forced where the script has {wanted}")
+        return out
+
+    def wait(self, seconds: float) -> None:
+        progress = self._progress
+        if progress.reason is None and self._stopped:
+            progress.reason = "cancelled"
+        if not self._begun:
+            self._begun = True
+            progress.take_forced()
+            self._pass()
+            return
+        while progress.reason is None:
+            self._pass()
+            if self._pass_s:
+                break
+
+    def _pass(self) -> None:
+        """Run the pending ids, take the script's next, and what is forced behind it."""
+        progress = self._progress
+        if progress.reason is not None:
+            return
+        forced, prompt = progress.forced_pending, progress.is_prompt
+        if self._pass_s:
+            time.sleep(self._pass_s)
+        progress.took(self._pass_s, forced, prompt=prompt)
+        self._kv.length += len(progress.pending)
+        progress.passed()
+        progress.emit(self._script[self._written + len(progress.out)], -0.5, forced=False)
+        progress.take_forced()
+
+
+class InstantBackend(InHostMemory):
+    """scripts: what each segment says, the next one first. pass_s: seconds of every pass."""
+
+    prefill_chunk = 2048  # the CUDA backend's
+    name = "instant"
+
+    def __init__(self, spec: ModelSpec, scripts: deque[Sequence[int]], pass_s: float = 0.0) -> None:
+        self.spec, self._scripts, self._pass_s = spec, scripts, pass_s
+
+    def open_kv(self, capacity: int) -> KV:
+        check_capacity(self.spec, capacity)
+        return InstantKV(capacity)
+
+    def prefill(self, kv: KV, ids: Sequence[int]) -> None:
+        assert isinstance(kv, InstantKV)
+        kv.length += len(ids)
+
+    def decode(self, kv: KV, ids: Sequence[int], plan: DecodePlan) -> InstantDecode:
+        assert isinstance(kv, InstantKV)
+        return InstantDecode(kv, ids, plan, self.spec.vocab_size, self._scripts.popleft(), self._pass_s)
+
+    def logits(self, kv: KV, ids: Sequence[int]) -> npt.NDArray[np.float32]:
+        raise NotImplementedError("a model without weights has no logits")
+
+    def close(self) -> None:
+        """There is nothing to give back."""
+
+
+class Instant:
+    """nano's tokenizer, template and shape on a backend whose passes take `pass_s` seconds."""
+
+    def __init__(self, pass_s: float = 0.0) -> None:
+        path = find_model(NANO)
+        tokenizer, spec = Tokenizer.load(path), read_spec(path)
+        self._scripts: deque[Sequence[int]] = deque()
+        self._tokenizer, self._rng = tokenizer, np.random.default_rng()
+        self.engine = Engine(EngineCore(lambda: InstantBackend(spec, self._scripts, pass_s)), tokenizer)
+
+    def write(self, turns: int) -> None:
+        """What the next turns say: a call of `look` each, with texts that nobody has seen."""
+        self._scripts.clear()
+        self._scripts.extend(self._turn() for _ in range(turns))
+
+    def _turn(self) -> Sequence[int]:
+        tokenizer = self._tokenizer
+        wanted = call("look", path=self._text(), pattern=self._text(), depth=int(self._rng.integers(10)))
+        said = written_calls([wanted], self.engine.chat.format, Guard(tokenizer.control_names))
+        return (*tokenizer.encode_markup(said), tokenizer.end_ids[0])
+
+    def _text(self) -> str:
+        return "".join(map(chr, self._rng.integers(ord("a"), ord("z") + 1, _CHARS)))
