@@ -105,8 +105,9 @@ class Segment:
     # ── the worker's side ──
 
     def step(self) -> bool:
-        if self._decode is None:
-            return self._prepare()
+        if self._decode is None and not self._prepare():
+            return self._ended
+        assert self._decode is not None
         self._decode.wait(_WAIT_S)
         reason = self._decode.reason
         batch = self._decode.drain_nowait()
@@ -136,9 +137,10 @@ class Segment:
         return None
 
     def _prepare(self) -> bool:
+        """A step of what comes before the Decode; whether there is one now."""
         if self._stopping:
             self._post([], "cancelled", None)
-            return True
+            return False
         assert self._start is not None
         try:
             next(self._start)
@@ -150,7 +152,7 @@ class Segment:
                 self.resident = decode.resident
                 if self._stopping:
                     decode.stop()
-        return False
+        return self._decode is not None
 
     def fail(self, error: BaseException) -> None:
         batch: list[Emitted] = []

@@ -315,7 +315,8 @@ class Session:
         )
 
     def _cut(self, length: int) -> None:
-        del self._ids[length:]
+        if length < len(self._ids):
+            self._ids = self._ids[:length]  # a job that was abandoned may still read the old ones
         self._true = min(self._true, length)
         if length < self._border:
             self._border = 0
@@ -333,39 +334,41 @@ class Session:
     def _fill(self, started: Start, keep: int) -> Steps[KV]:
         """On the worker: lease a cache, rewind it to the truth, pre-fill until at most `keep` ids are left.
 
-        Reads the ids as they were when the job was made: the history may be changed once it is abandoned.
+        Knows the ids as they were when the job was made: the history may be changed once it is abandoned.
         """
-        ids, border, chunk = started.ids, started.border, self._backend.prefill_chunk
+        ids, length, border = started.ids, started.length, started.border
+        chunk = self._backend.prefill_chunk
         begun = time.perf_counter()
-        kv = self._cache(ids, border)
-        kv.rewind(min(started.true, kv.length, len(ids) - 1))
+        kv = self._cache(ids, length, border)
+        kv.rewind(min(started.true, kv.length, length - 1))
         self._lease.even &= kv.length in (0, self._lease.restored)
         started.began = True
         started.reuse_seconds = time.perf_counter() - begun
-        started.reused, started.pending = kv.length, len(ids) - kv.length
+        started.reused, started.pending = kv.length, length - kv.length
         started.restored = self._lease.restored if self._lease.even else 0
-        while len(ids) - kv.length > keep or kv.length < border:
-            end = min(kv.length + chunk, len(ids) - keep)
+        while length - kv.length > keep or kv.length < border:
+            end = min(kv.length + chunk, length - keep)
             if self._even:
-                end = pass_end(kv.length, len(ids), border, chunk)
+                end = pass_end(kv.length, length, border, chunk)
             begun = time.perf_counter()
             self._backend.prefill(kv, ids[kv.length : end])
             started.seconds += time.perf_counter() - begun
             if end == border:
                 self._caches.reached(self._lease, ids[:border])
             yield
-            kv = self._cache(ids, border)
+            kv = self._cache(ids, length, border)
             if kv.length < started.reused:  # others have needed its room meanwhile
-                started.reused, started.pending = kv.length, len(ids) - kv.length
+                started.reused, started.pending = kv.length, length - kv.length
         self._lease.even = False  # what follows is cut as it comes
         return kv
 
-    def _cache(self, ids: Sequence[int], border: int = 0) -> KV:
-        """On the worker: this session's cache where passes can use it; a new one, where it has none (any
-        more), holds a prefix of all ids but the last."""
+    def _cache(self, ids: list[int], length: int, border: int = 0) -> KV:
+        """On the worker: this session's cache where passes can use it, for the first so many ids; a new one,
+        where it has none (any more), holds a prefix of all of them but the last."""
         if self._lease.kv is None:
-            self._caches.take(self._lease, ids[:-1], self._capacity, reuse=self._reuse, border=border)
-        self._caches.ready(self._lease, len(ids))
+            known = ids[: length - 1]
+            self._caches.take(self._lease, known, self._capacity, reuse=self._reuse, border=border)
+        self._caches.ready(self._lease, length)
         assert self._lease.kv is not None
         return self._lease.kv
 
@@ -373,18 +376,18 @@ class Session:
         """On the worker: all up to a running Decode, which runs the last chunk of the prompt itself."""
         kv = yield from self._fill(started, keep=self._backend.prefill_chunk)
         if plan.matcher is not None:
-            plan = replace(plan, matcher=plan.matcher.fork())  # the first stays where it is, for `_go_on`
-        return self._decode(kv, started.ids, plan)
+            started.matcher = plan.matcher.fork()
+        return self._decode(kv, started.ids[kv.length : started.length], plan)
 
-    def _decode(self, kv: KV, ids: Sequence[int], plan: DecodePlan) -> Decode:
-        self._lease.decode = decode = self._backend.decode(kv, ids[kv.length :], plan)
+    def _decode(self, kv: KV, pending: Sequence[int], plan: DecodePlan) -> Decode:
+        self._lease.decode = decode = self._backend.decode(kv, pending, plan)
         return decode
 
     def _go_on(self, plan: DecodePlan, started: Start, emitted: Sequence[Emitted]) -> Decode:
         """On the worker: a segment that gave the device up after these ids, taken up again. What it emits is
         what it would have emitted then: the draw of an id depends on its place alone."""
-        ids = [*started.ids, *(one.id for one in emitted)]
-        matcher = None if plan.matcher is None else plan.matcher.fork()
+        ids = [*started.ids[: started.length], *(one.id for one in emitted)]
+        matcher = None if started.matcher is None else started.matcher.fork()
         if matcher is not None:
             for one in emitted:
                 matcher.advance(one.id)
@@ -394,7 +397,8 @@ class Session:
             history=tuple(ids) if plan.history else (),
             matcher=matcher,
         )
-        return self._decode(self._cache(ids), ids, rest)
+        kv = self._cache(ids, len(ids))
+        return self._decode(kv, ids[kv.length :], rest)
 
     def _commit(self, batch: Sequence[Emitted]) -> None:
         self._ids += [e.id for e in batch]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
@@ -19,12 +18,17 @@ if TYPE_CHECKING:
 
 
 class Start:
-    """What a job goes out from, and what the worker found and did before the first pass."""
+    """What a job goes out from, and what the worker found and did before the first pass.
 
-    def __init__(self, ids: Sequence[int], true: int, border: int = 0) -> None:
-        self.ids = list(ids)
+    ids, length: the history, of which the job knows the first so many: they are never changed in place, and
+    what is behind them is nothing to it.
+    """
+
+    def __init__(self, ids: list[int], true: int, border: int = 0) -> None:
+        self.ids, self.length = ids, len(ids)
         self.true = true
-        self.border = border if border < len(self.ids) else 0
+        self.border = border if border < self.length else 0
+        self.matcher: TokenMatcher | None = None  # where the segment's began, for when it is taken up again
         self.began = False
         self.reused = 0
         self.restored = 0  # of those, from the disk

@@ -50,7 +50,10 @@ class _Queue:
     can be collected."""
 
     def __init__(self, limit: int, clock: Callable[[], float]) -> None:
-        self.changed = threading.Condition()
+        self.lock = threading.RLock()  # a session that is collected may submit in the middle of a submit
+        self.bell = threading.Lock()  # held, but for the moment in which it wakes the thread
+        self.bell.acquire()
+        self.asleep = False  # the thread waits for the bell, which nobody has rung
         self.limit = limit
         self.clock = clock
         self.inbox: deque[_Job] = deque()
@@ -61,7 +64,7 @@ class _Queue:
         self.at_end: Callable[[], None] | None = None
 
     def submit(self, job: _Job) -> None:
-        with self.changed:
+        with self.lock:
             if self.closing:
                 raise self.refusal()
             if len(self.jobs) >= self.limit:
@@ -70,12 +73,12 @@ class _Queue:
                 )
             self.jobs.add(job)
             self.inbox.append(job)
-            self.changed.notify()
+            self._wake()
 
     def withdraw(self, job: _Job) -> bool:
         """Take back a job the thread is not in the middle of; it will not be touched again. False for one
         that is in its step or holds the device: it ends by itself after `stop`."""
-        with self.changed:
+        with self.lock:
             if job is self.current or job.resident:
                 return False
             self.jobs.discard(job)
@@ -91,13 +94,27 @@ class _Queue:
         return error
 
     def close(self, failure: DeviceError | None = None) -> None:
-        with self.changed:
+        with self.lock:
             self.closing = True
             self.failure = self.failure or failure
             for job in self.jobs:
                 if job is self.current or job.resident:
                     job.stop()
-            self.changed.notify()
+            self._wake()
+
+    def wait(self) -> None:
+        """The thread's: until there is something in the inbox, or the queue is closed."""
+        while True:
+            with self.lock:
+                if self.inbox or self.closing:
+                    return
+                self.asleep = True
+            self.bell.acquire()
+
+    def _wake(self) -> None:
+        if self.asleep:
+            self.asleep = False
+            self.bell.release()
 
 
 def _serve(queue: _Queue) -> None:
@@ -105,7 +122,7 @@ def _serve(queue: _Queue) -> None:
     ready: Turns[_Job] = Turns()
     while _serve_one(queue, ready):
         pass
-    with queue.changed:
+    with queue.lock:
         left = [job for job in ready if job in queue.jobs]
     for job in left:
         # A running segment holds the device: it was told to stop, let it.
@@ -122,9 +139,9 @@ def _serve(queue: _Queue) -> None:
 
 def _serve_one(queue: _Queue, ready: Turns[_Job]) -> bool:
     """Do one step of the next job; False when the queue is closed. Holds no job while it waits."""
-    with queue.changed:
-        while not (ready or queue.inbox or queue.closing):
-            queue.changed.wait()
+    if not ready:
+        queue.wait()
+    with queue.lock:
         _let_in(queue, ready)
         if queue.closing:
             return False
@@ -134,7 +151,7 @@ def _serve_one(queue: _Queue, ready: Turns[_Job]) -> bool:
         queue.current = job
     ended = _charged_step(queue, ready, job)
     while not ended and job.resident:  # it holds the device: others may only ask it to give way
-        with queue.changed:
+        with queue.lock:
             if queue.closing:
                 break
             _let_in(queue, ready)
@@ -143,7 +160,7 @@ def _serve_one(queue: _Queue, ready: Turns[_Job]) -> bool:
         ended = _charged_step(queue, ready, job)
     if not ended:
         ready.wait(job)
-    with queue.changed:
+    with queue.lock:
         queue.current = None
     return True
 
@@ -170,7 +187,7 @@ def _step(queue: _Queue, job: _Job) -> bool:
         job.fail(error)
         ended = True
     if ended:
-        with queue.changed:
+        with queue.lock:
             queue.jobs.discard(job)
     return ended
 

@@ -22,7 +22,7 @@ from kogagent.local.recent import Recent
 from kogagent.local.stream import Grammar, TextSession, TokenStream, compiled, encode_prompt, usage_of
 from kogagent.spec import CallFormat, ModelSpec
 from kogagent.tokenizer import Tokenizer
-from kogagent.types import Message, Usage
+from kogagent.types import Message, Usage, Written
 
 _GRAMMARS = 16  # of turns, kept in memory for conversations with the same tools
 
@@ -37,6 +37,7 @@ class Engine:
     def __init__(self, core: EngineCore, tokenizer: Tokenizer, disk: DiskCache | None = None) -> None:
         self._core, self._tokenizer, self._disk = core, tokenizer, disk
         self._grammars: Recent[TokenGrammar] = Recent(_GRAMMARS)
+        self._written: dict[int, Written] = {}
 
     @cached_property
     def chat(self) -> Chat:
@@ -215,7 +216,9 @@ class Engine:
         )
         self._core.check_open()
         chat = self.chat if call_format is None else Chat(self._tokenizer, format=call_format)
-        return LocalModel(self._core, self._tokenizer, chat, options, self._disk, self._grammars)
+        return LocalModel(
+            self._core, self._tokenizer, chat, options, self._disk, self._grammars, self._written
+        )
 
     def as_model(self) -> LocalModel:
         """What `Agent(engine)` runs on: `model()` with its defaults, greedy."""

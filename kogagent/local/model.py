@@ -28,7 +28,7 @@ from kogagent.local.turn import ModelTurn, Past
 from kogagent.loop.protocols import ToolChoice, TurnRequest
 from kogagent.sampling import SamplingParams
 from kogagent.tokenizer import Tokenizer
-from kogagent.types import AssistantMessage, JSONValue, Message, ToolMessage, ToolSpec
+from kogagent.types import AssistantMessage, JSONValue, Message, ToolMessage, ToolSpec, Written
 
 T = TypeVar("T")
 _SOON_CHARS = 8192  # of messages: rendered and encoded in less than a millisecond
@@ -66,9 +66,10 @@ class LocalModel:
         options: ModelOptions,
         disk: DiskCache | None,
         grammars: Recent[TokenGrammar],
+        written: dict[int, Written],
     ) -> None:
         self._core, self.tokenizer, self.chat, self.options = core, tokenizer, chat, options
-        self._disk, self._grammars = disk, grammars
+        self._disk, self._grammars, self.written = disk, grammars, written
         self._session: Session | None = None
         self.past: Past | None = None
         self._compiled: tuple[_Wanted, TokenGrammar] | None = None  # the last turn's: usually this one's too
@@ -94,7 +95,9 @@ class LocalModel:
 
     async def fork(self) -> LocalModel:
         """A model that goes on from the same past, its cache copied. While a turn goes on, from before it."""
-        other = LocalModel(self._core, self.tokenizer, self.chat, self.options, self._disk, self._grammars)
+        other = LocalModel(
+            self._core, self.tokenizer, self.chat, self.options, self._disk, self._grammars, self.written
+        )
         other._compiled = self._compiled
         past = self.past
         if self._session is not None and self.options.reuse:
@@ -105,7 +108,7 @@ class LocalModel:
     async def prefill(self, request: TurnRequest) -> None:
         """Compute the prompt of this turn now, for the forks that will start from it."""
         _check(request)
-        session, _, _ = await self.open(tuple(request.messages), tuple(request.tools))
+        session, _ = await self.open(tuple(request.messages), tuple(request.tools))
         self.past = None
         session.priority = request.priority
         await session.prefill()
@@ -132,17 +135,17 @@ class LocalModel:
 
     async def open(
         self, messages: tuple[Message, ...], tools: tuple[ToolSpec, ...]
-    ) -> tuple[Session, tuple[int, ...], int]:
-        """(session whose ids lead to the turn, those ids, number of the turn's first call)."""
+    ) -> tuple[Session, int]:
+        """(session whose ids lead to the turn, number of the turn's first call)."""
         past = self.past
         if past is not None and past.continues(messages, tools):
             after = self.chat.follow(messages, len(past.messages) + 1, past.turn, tools)
             if after is not None and self._session is not None and self.options.reuse:
                 # The session is the past: only what differs is touched, whatever the length of the history.
                 kept = common_prefix(after, past.turn)
-                self._session.rewind(len(past.prompt) + kept)
+                self._session.rewind(past.prompt + kept)
                 self._session.append(after[kept:])
-                return self._session, (*past.prompt, *after), past.next_call
+                return self._session, past.next_call
         fresh = self._session is None or not self.options.reuse
 
         def prompt() -> tuple[list[int], int]:
@@ -159,7 +162,7 @@ class LocalModel:
         if fresh:
             self._session.border = border if border >= LEAST else 0
         calls = sum(len(m.calls) for m in messages if isinstance(m, AssistantMessage))
-        return self._session, tuple(ids), calls + 1
+        return self._session, calls + 1
 
     def _ids(self, messages: tuple[Message, ...], tools: tuple[ToolSpec, ...]) -> list[int]:
         """The whole prompt: as it was, where the messages hold the ids they were written in, else

@@ -45,26 +45,34 @@ def stop_strings(stop: str | Sequence[str]) -> tuple[str, ...]:
 
 class Writing:
     """Emitted ids as they may be shown, special ones by their names; taken as they come, so that little is
-    left to do at the end of a turn."""
+    left to do at the end of a turn. known: what ids that are whole characters are, for all turns of a
+    vocabulary; it is filled here."""
 
-    def __init__(self, vocabulary: Vocabulary) -> None:
+    def __init__(self, vocabulary: Vocabulary, known: dict[int, Written]) -> None:
         self._tokens, self._special = vocabulary.tokens, vocabulary.special
+        self._known = known
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._split = False  # inside a character
         self._out: list[Written] = []
 
     def feed(self, emitted: Iterable[Emitted]) -> None:
+        known, out = self._known, self._out
         for one in emitted:
-            raw = self._tokens[one.id]
-            special = one.id in self._special
-            if special:
-                text = raw.decode("utf-8", "replace")
-            elif not self._split and raw.isascii():
-                text = raw.decode("ascii")
-            else:
-                text = self._decoder.decode(raw)
-                self._split = bool(self._decoder.getstate()[0])
-            self._out.append(Written(text, one.forced, special))
+            written = None if self._split else known.get(one.id << 1 | one.forced)
+            out.append(self._written(one) if written is None else written)
+
+    def _written(self, one: Emitted) -> Written:
+        raw, special = self._tokens[one.id], one.id in self._special
+        alone = special or (not self._split and raw.isascii())
+        if alone:
+            text = raw.decode("utf-8", "replace")
+        else:
+            text = self._decoder.decode(raw)
+            self._split = bool(self._decoder.getstate()[0])
+        written = Written(text, one.forced, special)
+        if alone:
+            self._known[one.id << 1 | one.forced] = written
+        return written
 
     def finish(self) -> tuple[Written, ...]:
         """All of it; an incomplete character becomes U+FFFD on the last."""

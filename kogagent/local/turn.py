@@ -46,11 +46,12 @@ _LEAST_TURN = 16
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """The last whole turn: what led to it, what was generated, and what the loop was told."""
+    """The last whole turn: what led to it, what was generated, and what the loop was told. prompt: so many
+    ids led to it."""
 
     messages: tuple[Message, ...]
     tools: tuple[ToolSpec, ...]
-    prompt: tuple[int, ...]
+    prompt: int
     turn: tuple[int, ...]
     said: frozenset[str]  # as it may stand in the message: a phrase that was the answer may stand once
     calls: tuple[ToolCall, ...]
@@ -83,7 +84,7 @@ class ModelTurn:
         self._began = time.perf_counter()
         self._render_s = self._parse_s = self._waited_s = 0.0
         # What a phrase wrote past its end is cut off; it was written all the same.
-        self._writing = Writing(model.tokenizer.vocabulary)
+        self._writing = Writing(model.tokenizer.vocabulary, model.written)
         self._counters = Counters()
         self._prompted = False  # the prompt has been counted
         phases: list[tuple[Callable[[str], ObserveDelta | PlanDelta], int]] = [
@@ -137,7 +138,8 @@ class ModelTurn:
         model, request = self._model, self._request
         self._began = time.perf_counter()
         self._grammar = await model.grammar(request)
-        self._session, self._prompt, first_call = await model.open(self._messages, self._tools)
+        self._session, first_call = await model.open(self._messages, self._tools)
+        self._prompt = len(self._session)
         self._check_room(request.max_tokens)
         self._session.priority = request.priority
         self._parser = model.chat.parser(
@@ -147,13 +149,13 @@ class ModelTurn:
         )
         self._first_call = first_call
         self._left = request.max_tokens
-        self._length = len(self._prompt)  # of the prompt and what is settled after it
+        self._length = self._prompt  # of the prompt and what is settled after it
         self._render_s += time.perf_counter() - self._began
         await self._start()
 
     def _check_room(self, wanted: int) -> None:
         """Raise ContextError, before anything is computed, where the context has no room for a turn."""
-        length, capacity = len(self._prompt), self._session.capacity
+        length, capacity = self._prompt, self._session.capacity
         room = capacity - length + 1  # the last id a turn writes needs no place in the cache
         if room < min(_LEAST_TURN, wanted):
             raise ContextError(
@@ -330,7 +332,7 @@ class ModelTurn:
     def _finish(self, reason: FinishReason) -> None:
         self._done = True
         # With a repetition left out, the ids say more than was told: the next turn renders what was.
-        turn = () if self._repeated else self._session.ids_from(len(self._prompt))
+        turn = () if self._repeated else self._session.ids_from(self._prompt)
         self._model.past = (
             None
             if self._repeated
