@@ -219,12 +219,22 @@ class Rank:
             for program in self.programs:
                 for name, tensor in self.tensors.items():
                     program.params[name] = tensor.data_ptr()
+        # Lists of ids go through pinned memory: a copy from other memory waits for the stream.
+        self._staged = {
+            name: torch.zeros(len(self.tensors[name]), dtype=torch.int32, pin_memory=True)
+            for name in ("pending", "stop_ids")
+        }
+        self._held: dict[str, list[int]] = {}  # what the device has of them
         self.last: Any = None  # an event behind the last launch
 
     def put(self, name: str, ids: Sequence[int]) -> None:
-        if len(ids):
-            values = self._torch.tensor(list(ids), dtype=self._torch.int32)
-            self.tensors[name][: len(ids)].copy_(values)
+        """Have the device hold these pending or stop ids, on the current stream. Whatever was launched
+        before has ended: it may read them, and what it was given may not have been copied."""
+        wanted, staged = list(ids), self._staged[name]
+        if wanted and self._held.get(name) != wanted:  # stop ids are the same time and again
+            staged.numpy()[: len(wanted)] = wanted
+            self.tensors[name][: len(wanted)].copy_(staged[: len(wanted)], non_blocking=True)
+            self._held[name] = wanted
 
     def try_out(self) -> None:
         """Launch every program once over a segment that has ended, which does nothing.

@@ -133,9 +133,7 @@ class LocalModel:
 
     # ── for the turn ──
 
-    async def open(
-        self, messages: tuple[Message, ...], tools: tuple[ToolSpec, ...]
-    ) -> tuple[Session, int]:
+    async def open(self, messages: tuple[Message, ...], tools: tuple[ToolSpec, ...]) -> tuple[Session, int]:
         """(session whose ids lead to the turn, number of the turn's first call)."""
         past = self.past
         if past is not None and past.continues(messages, tools):

@@ -41,7 +41,7 @@ from kogagent.engine.grammar import (
     compile_turn,
 )
 from kogagent.engine.sampling import SamplingParams, choose
-from kogagent.errors import SchemaError
+from kogagent.errors import ModelError, SchemaError
 from kogagent.kernels.monokernel import Reason, Segment, Token
 from kogagent.kernels.params import FRAMES, RUN
 from kogagent.spec import ModelSpec, Vocabulary
@@ -182,8 +182,14 @@ class PrefillDouble:
         self.logits = torch.from_numpy(self._toy.expected(whole))
         return self.logits
 
-    def greedy(self, store: torch.Tensor, position: int, ids: Sequence[int], legal: int) -> None:
-        self.run(store, position, ids, logits="last")
+    def greedy(
+        self, store: torch.Tensor, position: int, ids: Sequence[int], legal: int, mask: Any
+    ) -> tuple[int, float] | None:
+        logits = self.run(store, position, ids, logits="last").numpy()
+        try:
+            return choose(logits, SamplingParams(), position, mask=mask, legal_ids=legal)
+        except ModelError:
+            return None
 
 
 def spec_of(vocabulary: Vocabulary) -> ModelSpec:
@@ -217,7 +223,8 @@ def plan_of(vocabulary: Vocabulary, rand: random.Random, grammar: Grammar, match
         ]
     )
     stop = frozenset(rand.sample(range(len(vocabulary)), 3)) if rand.random() < 0.4 else frozenset[int]()
-    return DecodePlan(sampling, stop, rand.choice([1, 2, 7, 150]), (5, 6), matcher, legal_ids=len(vocabulary))
+    most, legal, patient = rand.choice([1, 2, 7, 150]), len(vocabulary), rand.random() < 0.5
+    return DecodePlan(sampling, stop, most, (5, 6), matcher, legal_ids=legal, patient=patient)
 
 
 def collect(decode: Any) -> tuple[list[Emitted], Any, int]:

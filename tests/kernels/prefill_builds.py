@@ -29,6 +29,7 @@ from kogagent.kernels.layout import plan
 from kogagent.kernels.prefill import device, passes
 
 TYPES = {torch.float16: "*fp16", torch.bfloat16: "*bf16", torch.float32: "*fp32", torch.int64: "*i64"}
+TYPES[torch.int32] = "*i32"
 ALIGNED = [["tt.divisibility", 16]]
 USAGE = re.compile(r"REG:(\d+) STACK:(\d+)")
 

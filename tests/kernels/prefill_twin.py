@@ -224,15 +224,18 @@ def greedy(
     logits: torch.Tensor,
     out: torch.Tensor,
     legal: torch.Tensor,
+    bits: torch.Tensor,
     vocab: int,
     *,
     block: int,
     **_: Any,
 ) -> None:
+    allowed = torch.arange(len(logits)) < int(legal[0])
+    if int(legal[1]):
+        allowed &= torch.tensor([bool(int(bits[i // 32]) >> i % 32 & 1) for i in range(len(logits))])
     for part in range(grid[0]):
         x = logits[part * block : (part + 1) * block]
-        z = x.clone()
-        z[max(int(legal[0]) - part * block, 0) :] = float("-inf")
+        z = x.where(allowed[part * block : (part + 1) * block], float("-inf"))
         best = int(z.argmax())
         at = best + part * block if float(z[best]) > float("-inf") else part * block
         wrong = not bool((x < float("inf")).all())

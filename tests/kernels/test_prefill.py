@@ -16,6 +16,7 @@ import torch
 
 from kogagent.engine.backends.arrangement import kernel_steps
 from kogagent.engine.backends.reference import ReferenceBackend
+from kogagent.engine.sampling import SamplingParams, choose
 from kogagent.engine.weights import random_tensors
 from kogagent.kernels.layout import plan
 from kogagent.kernels.prefill import Prefill
@@ -86,6 +87,15 @@ def test_prefill_in_chunks_gives_the_equations_logits(
     assert found is not None
     assert found[0] == int(prefill.logits[:legal].argmax())
     assert found[1] == pytest.approx(float(prefill.logits.log_softmax(0)[found[0]]), abs=1e-4)
+    chosen = rng.choice(legal, int(rng.integers(1, legal)), replace=False)
+    for words in (-(-spec.vocab_size // 32), int(chosen.max()) // 32 + 1):  # of a set that may end before V
+        mask = np.zeros(words, np.uint32)
+        np.bitwise_or.at(mask, chosen // 32, np.uint32(1) << (chosen % 32).astype(np.uint32))
+        found = prefill.greedy(cache, 20, ids[20:29], legal, mask)
+        id, logprob = choose(prefill.logits.numpy(), SamplingParams(), 29, mask=mask, legal_ids=legal)
+        assert found == (id, pytest.approx(logprob, abs=1e-4))
+    assert prefill.greedy(cache, 20, ids[20:29], legal, np.zeros(1, np.uint32)) is None, "nothing is legal"
+    assert prefill.greedy(cache, 20, ids[20:29], spec.vocab_size) is not None, "the mask was the last call's"
 
 
 # ── each kernel against its twin ──
@@ -272,11 +282,16 @@ def test_product_kernel_is_its_twin(gated: bool, interpreted: ModuleType, rng: n
     assert bool((got[2][:, 3:] == 0).all()), "rows past the count were written"
 
 
+@pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("legal", [70, 40, 3])
-def test_greedy_kernel_is_its_twin(legal: int, interpreted: ModuleType, rng: np.random.Generator) -> None:
+def test_greedy_kernel_is_its_twin(
+    legal: int, masked: bool, interpreted: ModuleType, rng: np.random.Generator
+) -> None:
     logits = _random(rng, 70)
     logits[[5, 38]] = 9.0  # equals, in two parts and beside a larger id
-    tensors: list[Any] = [logits, torch.zeros(3, 4), torch.tensor([legal]), 70]
+    bits = torch.from_numpy(rng.integers(-(2**31), 2**31, 3).astype(np.int32))
+    bits[0] = -(2**31) if rng.random() < 0.3 else bits[0]
+    tensors: list[Any] = [logits, torch.zeros(3, 4), torch.tensor([legal, int(masked)]), bits, 70]
     _same(interpreted, "greedy", (3,), tensors, block=32)
     logits[int(rng.integers(70))] = float("nan")
     interpreted.greedy[(3,)](*tensors, block=32)
@@ -289,11 +304,11 @@ def test_the_largest_of_all_parts_is_found_with_its_logprob(rng: np.random.Gener
     first = int(rng.integers(0, legal))
     logits[[first, legal - 1]] = 99.0  # the first of equals, which is in a later part or the same
     out = torch.zeros(3, 4)
-    prefill_twin.greedy[(3,)](logits, out, torch.tensor([legal]), len(logits), block=70000)
+    prefill_twin.greedy[(3,)](logits, out, torch.tensor([legal, 0]), out, len(logits), block=70000)
     found = largest(out.tolist())
     assert found is not None and found[0] == first
     assert found[1] == pytest.approx(float(logits.double().log_softmax(0)[first]), abs=1e-5)
     for bad in (float("nan"), float("inf")):
         logits[int(rng.integers(len(logits)))] = bad
-        prefill_twin.greedy[(3,)](logits, out, torch.tensor([legal]), len(logits), block=70000)
+        prefill_twin.greedy[(3,)](logits, out, torch.tensor([legal, 0]), out, len(logits), block=70000)
         assert largest(out.tolist()) is None

@@ -131,13 +131,16 @@ class CudaBackend:
         own.advance(len(ids))
         return out
 
-    def greedy(self, kv: KV, ids: Sequence[int], legal_ids: int) -> tuple[int, float] | None:
-        """Prefill, and the id with the largest logit, with its logprob; None where logits are not finite."""
+    def greedy(
+        self, kv: KV, ids: Sequence[int], legal_ids: int, mask: npt.NDArray[np.uint32] | None = None
+    ) -> tuple[int, float] | None:
+        """Prefill, and of the legal ids the one with the largest logit, with its logprob; None where logits
+        are not finite."""
         own = own_kv(kv, self._device)
         check_pending(own, ids, self._spec.vocab_size)
         legal = min(legal_ids or self._spec.vocab_size, self._spec.vocab_size)
         own.gather()
-        found = self._prefill.greedy(own.store, own.length, ids, legal)
+        found = self._prefill.greedy(own.store, own.length, ids, legal, mask)
         own.scatter(len(ids))
         own.advance(len(ids))
         return found

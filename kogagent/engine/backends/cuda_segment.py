@@ -7,7 +7,6 @@ host can match guide the segment: each pass streams while the matcher finds the 
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -53,7 +52,7 @@ class CudaDecode:
         self._memory: GrammarMemory | None = None  # of the launch, where the device matches the grammar
         self._guided = False
         self._led = False  # the next choice is no choice: it leads a forced run
-        self._stop = threading.Event()
+        self._stopped = False
         self._launched = self._first = self._is_prompt = False
         self._began = 0.0
 
@@ -66,7 +65,7 @@ class CudaDecode:
         return self._progress.stats
 
     def stop(self) -> None:
-        self._stop.set()
+        self._stopped = True
         if self._launched:
             self._backend.kernel().stop()
 
@@ -92,34 +91,37 @@ class CudaDecode:
     # ── a launch ──
 
     def _start(self) -> bool:
-        """Launch what is pending, unless the segment has ended or ends here."""
-        progress = self._progress
-        if progress.reason is None and self._stop.is_set():
-            progress.reason = "cancelled"
-        if progress.reason is None and not self._first:
-            self._first = True
-            progress.take_forced()  # a run that opens the segment shares the first pass with the prompt
-        if progress.reason is not None:
-            return False
-        matcher = self._plan.matcher
-        self._began = time.perf_counter()
-        self._is_prompt = progress.is_prompt
-        if len(progress.pending) > FEED_ROWS and self._plan.sampling.temperature == 0.0:
-            mask = None if matcher is None else np.ascontiguousarray(matcher.mask(), dtype=np.uint32)
-            self._draw_by_prefill(mask)
-            return False
+        """Launch what is pending, unless the segment has ended or ends here, or has an id to be handed over
+        first: to a patient reader the kernel goes on ahead."""
+        progress, plan = self._progress, self._plan
+        while True:
+            if progress.reason is None and self._stopped:
+                progress.reason = "cancelled"
+            if progress.reason is None and not self._first:
+                self._first = True
+                progress.take_forced()  # a run that opens the segment shares the first pass with the prompt
+            if progress.reason is not None:
+                return False
+            self._began = time.perf_counter()
+            self._is_prompt = progress.is_prompt
+            if len(progress.pending) <= FEED_ROWS or plan.sampling.temperature > 0.0:
+                break
+            self._draw_by_prefill()
+            if not plan.patient:
+                return False
         self._launch()
-        if self._stop.is_set():
+        if self._stopped:
             self._backend.kernel().stop()
         return True
 
-    def _draw_by_prefill(self, mask: npt.NDArray[np.uint32] | None) -> None:
+    def _draw_by_prefill(self) -> None:
         """The largest logit behind a long prompt: pre-fill finds it at once. Drawing would cost the host more
         than a pass of the kernel."""
         kv, progress, plan = self._kv, self._progress, self._plan
+        mask: npt.NDArray[np.uint32] | None = None if plan.matcher is None else plan.matcher.mask()
         found = None
-        if mask is None and plan.sampling.repetition_penalty == 1.0:
-            found = self._backend.greedy(kv, progress.pending, plan.legal_ids)
+        if plan.sampling.repetition_penalty == 1.0:
+            found = self._backend.greedy(kv, progress.pending, plan.legal_ids, mask)
         else:
             self._backend.append(kv, progress.pending, logits="last")
         if found is None:

@@ -439,15 +439,18 @@ def multiply_few(  # type: ignore[no-untyped-def]
 
 
 @_kernel
-def greedy(logits, out, legal, vocab, block: tl.constexpr):  # type: ignore[no-untyped-def]
+def greedy(logits, out, legal, bits, vocab, block: tl.constexpr):  # type: ignore[no-untyped-def]
     """Of logits [V]: out [P, 4] FP32, for each of the grid's P programs its part's largest legal logit, that
     id's low and high 16 bits, and log2 of its sum of all exponentials; NaN or infinity make the first NaN.
 
-    legal [1] int64: ids at or above it are not legal. The lowest id wins among equals.
+    legal [2] int64: ids at or above the first are not legal, and where the second is not 0, only those whose
+    bits are set in bits [ceil(V/32)] int32. The lowest id wins among equals.
     """
     i = tl.program_id(0) * block + tl.arange(0, block)
     x = tl.load(logits + i, mask=i < vocab, other=float("-inf"))
-    z = tl.where(i < tl.load(legal), x, float("-inf"))
+    bit = (tl.load(bits + i // 32, mask=i < vocab, other=0) >> (i % 32)) & 1
+    bit = tl.where(tl.load(legal + 1) != 0, bit, 1)
+    z = tl.where((i < tl.load(legal)) & (bit != 0), x, float("-inf"))
     best = tl.max(z, 0)
     id_ = tl.min(tl.where(z == best, i, 2147483647), 0)
     top = tl.max(x, 0)

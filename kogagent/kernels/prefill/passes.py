@@ -25,7 +25,7 @@ from kogagent.kernels.pack import matrix
 from kogagent.kernels.rank import bias_rows, qk_norm_rows
 
 META = 8
-"""int64 words before the ids: four that device.py names, then the number of legal ids."""
+"""int64 words before the ids: four that device.py names, the number of legal ids, whether `bits` hold."""
 LEGAL = 4
 MAX_SPLITS = 16
 GREEDY_BLOCK = 4096
@@ -87,6 +87,7 @@ class Passes:
 
         self._rows, self._rep = rows, spec.n_heads // spec.n_kv_heads
         self.inputs = buffer(META + rows, dtype=torch.int64)
+        self.bits = buffer(-(-spec.vocab_size // 32), dtype=torch.int32)
         self.logits = buffer(spec.vocab_size, dtype=torch.float32)
         self.best = buffer(-(-spec.vocab_size // GREEDY_BLOCK), 4, dtype=torch.float32)
         self._factored = lanes > 1 and self._type == torch.float16
@@ -151,9 +152,14 @@ class Passes:
         lanes, dim = self._layout.lanes, self._spec.dim
         normed = self._streams.new_empty((lanes, 1, dim), dtype=self._type)
         self.logits.copy_(self._end(1, normed, tail=True)[0])
-        vocab = self._spec.vocab_size
         self._device.greedy[(len(self.best),)](
-            self.logits, self.best, self.inputs[LEGAL:], vocab, block=GREEDY_BLOCK, num_warps=4
+            self.logits,
+            self.best,
+            self.inputs[LEGAL:],
+            self.bits,
+            self._spec.vocab_size,
+            block=GREEDY_BLOCK,
+            num_warps=4,
         )
 
     def all_rows(self, rows: int) -> torch.Tensor:

@@ -8,6 +8,7 @@ captured or freed.
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
@@ -66,8 +67,14 @@ class Prefill:
         on_card = self._inputs.is_cuda
         chunks = -(-context // self._buckets[-1])
         # Chunks read copies of pinned memory: to queue one waits for none before it.
-        self._staged = torch.zeros((chunks, len(self._inputs)), dtype=torch.int64, pin_memory=on_card)
-        self._words: npt.NDArray[np.int64] = self._staged.numpy()
+        staged = torch.zeros((chunks, len(self._inputs)), dtype=torch.int64, pin_memory=on_card)
+        self._words = [memoryview(part.numpy()).cast("B") for part in staged]
+        # A bucket's words on both sides: the views are made once, since making one takes longer than a copy.
+        self._copies = {
+            b: (self._inputs[: META + b], [part[: META + b] for part in staged]) for b in self._buckets
+        }
+        self._staged_bits = torch.zeros(len(self._passes.bits), dtype=torch.int32, pin_memory=on_card)
+        self._bits: npt.NDArray[np.uint32] = self._staged_bits.numpy().view(np.uint32)
         self._copied: Any = torch.cuda.Event() if on_card else None  # type: ignore[no-untyped-call]
         self._graphs: dict[int, Any] = {}
         self._tail: Any = None
@@ -116,14 +123,26 @@ class Prefill:
 
     @torch.inference_mode()
     def greedy(
-        self, cache: torch.Tensor, position: int, ids: Sequence[int], legal: int
+        self,
+        cache: torch.Tensor,
+        position: int,
+        ids: Sequence[int],
+        legal: int,
+        mask: npt.NDArray[np.uint32] | None = None,
     ) -> tuple[int, float] | None:
-        """Append ids; the id below `legal` with the largest logit, the lowest of equals, and its logprob.
+        """Append ids; the id below `legal`, and in the bit set `mask` [ceil(V/32)] where there is one, with
+        the largest logit, the lowest of equals, and its logprob.
 
-        None where logits are NaN or infinite. The logits stay for `logits`.
+        None where logits are NaN or infinite, or that of no such id is finite. The logits stay for `logits`.
         """
-        for _ in self._bodies(cache, position, ids, legal):
+        for _ in self._bodies(cache, position, ids, legal, masked=mask is not None):
             pass
+        if mask is not None:  # while the bodies run
+            words = mask[: len(self._bits)]
+            self._bits[: len(words)], self._bits[len(words) :] = words, 0
+            self._passes.bits.copy_(self._staged_bits, non_blocking=True)
+            if self._copied is not None:
+                self._copied.record()
         self._last()
         return largest(self._passes.best.tolist())
 
@@ -138,21 +157,26 @@ class Prefill:
         else:
             self._tail.replay()
 
-    def _bodies(self, cache: torch.Tensor, position: int, ids: Sequence[int], legal: int) -> Iterator[int]:
-        """Queue the bodies of all chunks; the rows of each, when it is queued."""
+    def _bodies(
+        self, cache: torch.Tensor, position: int, ids: Sequence[int], legal: int, *, masked: bool = False
+    ) -> Iterator[int]:
+        """Queue the bodies of all chunks; the rows of each, when it is queued.
+
+        Words are packed by the struct module: NumPy's code would have to come from memory.
+        """
         if self._copied is not None:
             self._copied.synchronize()  # the last call's copies have left the pinned memory
         most = self._buckets[-1]
-        values = np.asarray(ids, dtype=np.int64)
-        for index, start in enumerate(range(0, len(values), most)):
-            part = values[start : start + most]
-            words, count = self._words[index], META + len(part)
-            words[:5] = cache.data_ptr(), cache.shape[3], position + start, len(part), legal
-            words[META:count] = part
-            self._inputs[:count].copy_(self._staged[index, :count], non_blocking=True)
+        address, capacity = cache.data_ptr(), cache.shape[3]
+        for index, start in enumerate(range(0, len(ids), most)):
+            part = ids[start : start + most]
+            meta = (address, capacity, position + start, len(part), legal, masked, 0, 0)
+            struct.pack_into(f"{META + len(part)}q", self._words[index], 0, *meta, *part)
+            bucket = next(b for b in self._buckets if b >= len(part))
+            to, staged = self._copies[bucket]
+            to.copy_(staged[index], non_blocking=True)
             if self._copied is not None:
                 self._copied.record()
-            bucket = next(b for b in self._buckets if b >= len(part))
             if bucket in self._graphs:
                 self._graphs[bucket].replay()
             else:
