@@ -312,7 +312,7 @@ class TurnParser:
 
     def _start(self) -> None:
         assert self._form is not None
-        name = self._name.decode(errors="replace") if self._form.bare_names else unquoted(self._name)
+        name = self._name.decode(errors="replace") if self._form.bare_names else unquoted(bytes(self._name))
         self._call = CallRead(f"call_{self._number:04d}", name, self._form.reader(partial(self._kinds, name)))
         self._number += 1
         self._events.append(CallStarted(self._call.id, name))

@@ -7,6 +7,7 @@ import codecs
 import json
 import re
 from collections.abc import Callable
+from functools import lru_cache
 
 from kogagent.chat.reader import JsonReader, Reader, StyleReader
 from kogagent.spec import CallFormat, Vocabulary
@@ -100,7 +101,8 @@ def escaping(name: bytearray) -> bool:
     return (len(name) - len(name.rstrip(b"\\"))) % 2 == 1
 
 
-def unquoted(name: bytearray) -> str:
+@lru_cache(maxsize=256)
+def unquoted(name: bytes) -> str:
     text = name.decode(errors="replace")
     try:
         read = json.loads(f'"{text}"')

@@ -21,6 +21,7 @@ import numpy.typing as npt
 from kogagent.engine.sampling import SamplingParams
 from kogagent.spec import ModelSpec
 from kogagent.types import FinishReason
+from kogagent.types.quick import quick
 
 HOST_PREFILL_CHUNK = 256
 """`Backend.prefill_chunk` of the backends that compute on the host."""
@@ -61,6 +62,7 @@ class TokenGrammar(Protocol):
     def start(self) -> TokenMatcher: ...
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class DecodePlan:
     """All a decode segment needs to know before it starts; while it runs a device asks the host for nothing
@@ -86,6 +88,7 @@ class DecodePlan:
     patient: bool = False
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Emitted:
     """One id of the segment. logprob: log-softmax of the model's own logits, 0.0 for a forced id."""
@@ -95,6 +98,7 @@ class Emitted:
     forced: bool
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class DecodeStats:
     """What the segment cost so far. steps: passes of the model, the first (over the pending ids) included.

@@ -5,7 +5,10 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 
+from kogagent.types.quick import maker, quick
 
+
+@quick
 @dataclass(frozen=True, slots=True)
 class Counters:
     """What a stream, a session or an engine has done; they add. Seconds are time on the worker's thread.
@@ -27,7 +30,7 @@ class Counters:
     restored: int = 0
 
     def __add__(self, other: Counters) -> Counters:
-        return Counters(
+        return _counters(
             self.reused + other.reused,
             self.prefilled + other.prefilled,
             self.sampled + other.sampled,
@@ -39,6 +42,9 @@ class Counters:
             self.reuse_s + other.reuse_s,
             self.restored + other.restored,
         )
+
+
+_counters = maker(Counters)
 
 
 class Meter:

@@ -51,6 +51,7 @@ class SessionStream:
         self._sampled = self._forced = 0
         self._done = False
         self._reason: FinishReason | None = None
+        self._counted: Counters | None = None  # once it has ended
 
     @property
     def reason(self) -> FinishReason | None:
@@ -60,6 +61,8 @@ class SessionStream:
     @property
     def counters(self) -> Counters:
         """This stream's own."""
+        if self._counted is not None:
+            return self._counted
         if self._segment is None or self._started is None:
             return Counters()
         stats = self._segment.stats
@@ -106,7 +109,7 @@ class SessionStream:
             self._finish(self._segment.reason)
             raise StopAsyncIteration
         self._session._commit(batch)
-        forced = sum(e.forced for e in batch)
+        forced = sum([e.forced for e in batch])
         self._forced += forced
         self._sampled += len(batch) - forced
         return batch
@@ -131,7 +134,8 @@ class SessionStream:
         if not self._done:
             self._done = True
             self._reason = reason
-            self._session._stream_ended(self.counters, self._started)
+            self._counted = self.counters
+            self._session._stream_ended(self._counted, self._started)
 
     async def __aenter__(self) -> SessionStream:
         return self

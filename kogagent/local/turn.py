@@ -253,7 +253,7 @@ class ModelTurn:
             self._finish(reason)
             return
         began = time.perf_counter()
-        events = self._parser.feed(emitted.id for emitted in batch)
+        events = self._parser.feed([emitted.id for emitted in batch])
         if self._model.options.distinct_calls:
             self._tell_distinct(events)
         else:
