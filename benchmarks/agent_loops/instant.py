@@ -70,7 +70,13 @@ class InstantDecode:
     resident = True
 
     def __init__(
-        self, kv: InstantKV, ids: Sequence[int], plan: DecodePlan, vocab: int, script: Sequence[int], pass_s: float
+        self,
+        kv: InstantKV,
+        ids: Sequence[int],
+        plan: DecodePlan,
+        vocab: int,
+        script: Sequence[int],
+        pass_s: float,
     ) -> None:
         self._kv, self._plan, self._script, self._pass_s = kv, plan, script, pass_s
         self._progress = Progress(kv, ids, plan, vocab)

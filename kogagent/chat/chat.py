@@ -16,10 +16,10 @@ from __future__ import annotations
 
 import datetime
 import secrets
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from enum import Enum
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from kogagent.chat.formats import native_format, same_calls, written_format
 from kogagent.chat.guard import Guard, text_of
@@ -43,8 +43,7 @@ from kogagent.types import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Shape:
+class _Shape(NamedTuple):
     """What decides how a template goes on."""
 
     system: bool
@@ -60,9 +59,9 @@ class _Closing(Enum):
     NOTHING = 2
 
 
-_MOST_AROUND = 64
-_Watch: TypeAlias = tuple[str, list[str]]
-"""What is in the texts to be watched, and where to note what was asked of them."""
+_MOST_KNOWN = 64
+_Watch: TypeAlias = tuple[Sequence[str], list[str]]
+"""What is in the texts to be watched, any of it, and where to note what was asked of them."""
 
 
 def _words(message: Message) -> str:
@@ -104,8 +103,10 @@ class Chat:
         """Whether the template itself writes tools; else they are written into its messages."""
         self.format: CallFormat = format or native or written_format(with_tools)
         """How this model writes calls."""
+        self._ends = frozenset(tokenizer.end_ids)
+        self._end_names = {name for name, id in tokenizer.special_tokens.items() if id in self._ends}
         self._closings: dict[_Shape, _Closing] = {}
-        self._around: dict[tuple[_Shape, int, int], tuple[str, ...] | None] = {}
+        self._known: dict[tuple[_Shape, int, int], Callable[[Sequence[str]], list[int]] | None] = {}
         token = secrets.token_hex(8)  # not to be guessed: it marks places in a rendered text
         self._asked, self._told, self._words = f"asked{token}", f"told{token}", f"words{token}"
         self._call_mark = f"call{token}"
@@ -198,41 +199,42 @@ class Chat:
         closing = self._closings[shape]
         if closing is _Closing.UNKNOWN:
             return None
-        tail = self._tail(shape, system, generated, new)
-        if tail is None:
-            return None
-        pieces = self._guard.split(tail)
-        if closing is _Closing.END_ID:
-            pieces = ["", *pieces[self._first_end(pieces) :]]
         kept = list(turn)
-        while kept and kept[-1] in self._tokenizer.end_ids:
+        while kept and kept[-1] in self._ends:
             kept.pop()
-        return kept + self._tokenizer.encode_pieces(pieces, after="text")
-
-    def _tail(
-        self,
-        shape: _Shape,
-        system: SystemMessage | None,
-        generated: AssistantMessage,
-        new: Sequence[Message],
-    ) -> str | None:
-        """The text behind an assistant's words: the end of its turn, the new messages, the next opening."""
         usual = ToolMessage if shape.calls else UserMessage  # what the probe went on with
         as_probed = all(isinstance(message, usual) for message in new)
         said = [_words(message) for message in new] if as_probed else []
         if said and all(said) and (system is None or system.text):
-            key = shape, len(generated.calls), len(new)
-            if key not in self._around:
-                if len(self._around) >= _MOST_AROUND:
-                    self._around.clear()
-                self._around[key] = self._probe_around(shape, len(generated.calls), len(new))
-            parts = self._around.get(key)
-            if parts is not None:
+            known = self._known_behind(shape, closing, len(generated.calls), len(new))
+            if known is not None:
                 try:
-                    return filled(parts, map(self._guard.text, said))
+                    return kept + known(said)
                 except InputError:
                     return None  # `render` says what is wrong with them
-        return self._rendered_tail(shape, system, generated, new, as_probed=as_probed)
+        tail = self._rendered_tail(shape, system, generated, new, as_probed=as_probed)
+        if tail is None:
+            return None
+        return kept + self._tokenizer.encode_pieces(self._behind_end(tail, closing), after="text")
+
+    def _behind_end(self, tail: str, closing: _Closing) -> list[str]:
+        """The pieces of a tail from where the model's own turn ends."""
+        pieces = self._guard.split(tail)
+        return ["", *pieces[self._first_end(pieces) :]] if closing is _Closing.END_ID else pieces
+
+    def _known_behind(
+        self, shape: _Shape, closing: _Closing, calls: int, new: int
+    ) -> Callable[[Sequence[str]], list[int]] | None:
+        """What `follow` adds to a turn, by the words of the new messages; None where it must be rendered."""
+        key = shape, calls, new
+        if key not in self._known:
+            marks = [f"new{i}x{secrets.token_hex(8)}" for i in range(new)]
+            parts = self._probe_around(shape, calls, marks)
+            pieces = [] if parts is None else self._behind_end(filled(parts, marks), closing)
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            self._known[key] = self._tokenizer.gapped(pieces, marks, after="text") if pieces else None
+        return self._known.get(key)
 
     def _rendered_tail(
         self,
@@ -256,10 +258,12 @@ class Chat:
             return None  # `render` says what is wrong with the conversation itself
         return None if self._asked in tail or self._told in tail else tail
 
-    def _probe_around(self, shape: _Shape, calls: int, new: int) -> tuple[str, ...] | None:
-        """What stands around the words of so many new messages behind so many calls, whatever these say and
-        the system message says, if they say anything; None where that depends on them, or on names."""
-        token = secrets.token_hex(8)
+    def _probe_around(self, shape: _Shape, calls: int, marks: Sequence[str]) -> tuple[str, ...] | None:
+        """What stands around the words of so many new messages as there are marks, behind so many calls,
+        whatever these and the system message say, if they say anything; None where that depends on them, or
+        on names. The marks are texts that nobody else writes."""
+        token, new = secrets.token_hex(8), len(marks)
+        odd = [f"{EDGES}{mark}{EDGES}" for mark in marks]
         called = [ToolCall(f"id{i}{token}", f"name{i}{token}", "") for i in range(max(calls, new))]
         generated = AssistantMessage(calls=tuple(called[:calls]))
 
@@ -271,9 +275,9 @@ class Chat:
             ]
             return self._rendered_tail(shape, system, generated, replies, as_probed=True, watch=watch)
 
-        marks, looked = [f"{EDGES}new{i}{token}{EDGES}" for i in range(new)], list[str]()
-        text = tail(marks, (token, looked))
-        parts = None if text is None or looked else around(text, [self._guard.text(mark) for mark in marks])
+        looked: list[str] = []
+        text = tail(odd, ((token, *marks), looked))
+        parts = None if text is None or looked else around(text, list(map(self._guard.text, odd)))
         if parts is None or any(token in part for part in parts):
             return None
         for at in range(len(SAMPLES)):  # what was done to a text that another had been put into
@@ -334,8 +338,7 @@ class Chat:
 
     def _first_end(self, pieces: Sequence[str]) -> int:
         """Index of the first name of an end id, len(pieces) where there is none."""
-        ids, ends = self._tokenizer.special_tokens, self._tokenizer.end_ids
-        return next((i for i in range(1, len(pieces), 2) if ids[pieces[i]] in ends), len(pieces))
+        return next((i for i in range(1, len(pieces), 2) if pieces[i] in self._end_names), len(pieces))
 
     # ── turns ──
 

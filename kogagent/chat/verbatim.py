@@ -57,14 +57,14 @@ for _name in set(dir(str)) - _HARMLESS:
     setattr(Watched, _name, _noting(_name))
 
 
-def watched(value: Any, mark: str, looked: list[str]) -> Any:
-    """A template's input with each text in it that holds the mark watched."""
+def watched(value: Any, marks: Sequence[str], looked: list[str]) -> Any:
+    """A template's input with each text in it that holds one of the marks watched."""
     if isinstance(value, str):
-        return Watched(value, looked) if mark in value else value
+        return Watched(value, looked) if any(mark in value for mark in marks) else value
     if type(value) is dict:
-        return {key: watched(inner, mark, looked) for key, inner in value.items()}
+        return {key: watched(inner, marks, looked) for key, inner in value.items()}
     if isinstance(value, list):
-        return [watched(inner, mark, looked) for inner in value]
+        return [watched(inner, marks, looked) for inner in value]
     return value
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -115,22 +116,53 @@ class Tokenizer:
         """Ids of plain text and names of special tokens in turn, plain text first, as `control_names.split`
         gives them. A name inside plain text stays text."""
         ids: list[int] = []
-        last = len(pieces) - 1
         for i, piece in enumerate(pieces):
-            if i % 2:
-                ids.append(self._control[piece].id)
-                continue
-            if i > 0 and self._control[pieces[i - 1]].rstrip:
-                piece = piece.lstrip()
-            if i < last and self._control[pieces[i + 1]].lstrip:
-                piece = piece.rstrip()
-            if not piece:
-                continue
-            where: After = "special" if i else after
-            if len(piece) <= _SHORT:  # most of those between names come in every turn
-                ids += self._short(where, piece)
+            ids += (self._control[piece].id,) if i % 2 else self._plain(piece, pieces, i, after)
+        return ids
+
+    def gapped(
+        self, pieces: Sequence[str], marks: Sequence[str], *, after: After = "nothing"
+    ) -> Callable[[Sequence[str]], list[int]]:
+        """What `encode_pieces` gives for pieces with texts in place of the marks, which stand once each in
+        plain text, in order: a function of these texts. What holds no mark is encoded now."""
+        at_marks = re.compile("|".join(map(re.escape, marks)))
+        ids: list[int] = []
+        gaps: list[tuple[list[int], list[str], int]] = []  # ids before it, parts of its piece, which piece
+        for i, piece in enumerate(pieces):
+            parts = [] if i % 2 else at_marks.split(piece)
+            if len(parts) > 1:
+                gaps.append((ids, parts, i))
+                ids = []
             else:
-                ids += self._variants[where].encode(piece, add_special_tokens=False).ids
+                ids += (self._control[piece].id,) if i % 2 else self._plain(piece, pieces, i, after)
+        behind = ids
+
+        def encode(texts: Sequence[str]) -> list[int]:
+            out: list[int] = []
+            used = 0
+            for before, parts, i in gaps:
+                text = parts[0]
+                for part in parts[1:]:
+                    text += check_text(texts[used]) + part
+                    used += 1
+                out += before
+                out += self._plain(text, pieces, i, after)
+            return out + behind
+
+        return encode
+
+    def _plain(self, text: str, pieces: Sequence[str], i: int, after: After) -> Sequence[int]:
+        """Ids of a plain text that is piece i of `encode_pieces`."""
+        if i > 0 and self._control[pieces[i - 1]].rstrip:
+            text = text.lstrip()
+        if i + 1 < len(pieces) and self._control[pieces[i + 1]].lstrip:
+            text = text.rstrip()
+        if not text:
+            return ()
+        where: After = "special" if i else after
+        if len(text) <= _SHORT:  # most of those between names come in every turn
+            return self._short(where, text)
+        ids: list[int] = self._variants[where].encode(text, add_special_tokens=False).ids
         return ids
 
     def _run_short(self, after: After, piece: str) -> tuple[int, ...]:

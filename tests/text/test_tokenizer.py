@@ -31,6 +31,7 @@ from made_tokenizers import (
 from kogagent.errors import ConfigError, InputError
 from kogagent.tokenizer import Tokenizer
 from kogagent.tokenizer.gguf_file import PRE_TOKENIZERS
+from kogagent.tokenizer.tokenizer import After
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 MISSING = {0x04, 0x06, 0x13, 0x14, 0x16, 0x1D, 0xC0, 0xC1, 0xF1, 0xF2, *range(0xF5, 0x100)}  # in SmolLM2
@@ -103,7 +104,35 @@ def test_markup_is_encoded_as_transformers_encodes_it(
         assert ours.encode_markup(text) == ids_of(theirs, text), text
 
 
-def test_the_longest_special_name_wins_and_swallows_space_where_it_says_so(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", NAMES)
+def test_texts_put_into_gaps_are_encoded_as_they_are_without(
+    pairs: dict[str, tuple[Tokenizer, Any]], name: str, rng: np.random.Generator
+) -> None:
+    ours, _ = pairs[name]
+    check_gaps(ours, rng)
+
+
+def check_gaps(tokenizer: Tokenizer, rng: np.random.Generator) -> None:
+    specials, marks = list(tokenizer.special_tokens), ["mark0x", "mark1x"]
+    afters: list[After] = ["nothing", "special", "text"]
+    for after in afters:
+        for _ in range(15):
+            plain = [["", "\n", " a  ", "b"][int(i)] for i in rng.integers(0, 4, 4)]
+            where = sorted(int(i) for i in rng.integers(0, 4, 2))
+            for mark, i in zip(marks, where, strict=True):
+                plain[i] += mark + str(rng.choice(["", " ", "c"]))
+            names = [str(rng.choice(specials)) for _ in range(3)]
+            pieces = [piece for pair in zip(plain, [*names, ""], strict=True) for piece in pair][:-1]
+            encode = tokenizer.gapped(pieces, marks, after=after)
+            for _ in range(2):
+                texts = [str(text) for text in rng.choice(STRINGS, 2)]
+                filled = [p.replace(marks[0], texts[0]).replace(marks[1], texts[1]) for p in pieces]
+                assert encode(texts) == tokenizer.encode_pieces(filled, after=after)
+
+
+def test_the_longest_special_name_wins_and_swallows_space_where_it_says_so(
+    tmp_path: Path, rng: np.random.Generator
+) -> None:
     whole = train_byte_level(300)
     first = max(entry["id"] for entry in whole["added_tokens"]) + 1
     whole["added_tokens"] += [
@@ -116,6 +145,7 @@ def test_the_longest_special_name_wins_and_swallows_space_where_it_says_so(tmp_p
     theirs = by_transformers(tmp_path)
     for text in ("<|im_end|><|im", "a <|left|> b <|right|>  \n c", "<|right|> <|left|>", "x    y", "<|imx"):
         assert ours.encode_markup(text) == ids_of(theirs, text), text
+    check_gaps(ours, rng)
     assert first + 3 in ours.encode("x    y")
     assert first + 3 not in ours.special_tokens.values()
 
