@@ -1,4 +1,4 @@
-"""A model whose device takes no time: what a turn costs the host besides. Knows the engine's seam, no weights.
+"""A model whose device takes no time: what a turn costs the host. Knows the engine's seam, no weights.
 
 Everything else of a turn is real: agent, loop, template, tokenizer, grammar, session, the worker's thread,
 parser, tools. The backend decodes as the CUDA one does, under the same rules (`Progress`), a prompt at once

@@ -60,7 +60,7 @@ class _NotingTurn:
         if isinstance(event, TurnEnd):
             past = self._model.past
             assert past is not None
-            self._steps.append(Step(past.prompt, past.turn))
+            self._steps.append(Step(self._model.prompt, past.turn))
         return event
 
     async def aclose(self) -> None:

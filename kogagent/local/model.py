@@ -85,6 +85,13 @@ class LocalModel:
         """Of all turns so far."""
         return Counters() if self._session is None else self._session.counters
 
+    @property
+    def prompt(self) -> tuple[int, ...]:
+        """The ids that led to the last whole turn."""
+        if self._session is None or self.past is None:
+            return ()
+        return self._session.ids[: self.past.prompt]
+
     async def aclose(self) -> None:
         """End the conversation; the engine keeps its cache for one that starts alike. Idempotent."""
         session, self._session, self.past = self._session, None, None

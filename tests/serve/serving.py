@@ -64,8 +64,12 @@ def in_step(loop: asyncio.AbstractEventLoop) -> Callable[[Sequence[int]], None]:
 def held(engine: Engine, until: Callable[[Any], bool]) -> None:
     """On the engine's thread: wait until this is true of its queue of work."""
     queue = engine._core._worker._queue
-    with queue.changed:
-        assert queue.changed.wait_for(lambda: until(queue), 60), "what the model waits for never came"
+    while True:
+        with queue.lock:
+            if until(queue):
+                return
+            queue.asleep = True
+        assert queue.bell.acquire(timeout=60), "what the model waits for never came"
 
 
 class Watched:
