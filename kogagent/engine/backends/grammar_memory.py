@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from kogagent.engine.backend import TokenGrammar, TokenMatcher
@@ -42,6 +43,7 @@ class GrammarMemory:
         self._tokens, self._vocabulary = tokens, vocabulary
         self._fixed = self._on_devices(grammar.fixed)
         self._learned: list[torch.Tensor] = []
+        self._records: npt.NDArray[np.void] | None = None  # where all of it is, one a device
         self._version = -1
         self._unseen = 0  # steps since the last `show`
         self._copies = copies
@@ -54,14 +56,18 @@ class GrammarMemory:
         grammar = self.grammar
         grammar.make_room()
         self._copies.make_room(len(grammar.learned.bytes))
-        if grammar.version != self._version:
+        if self._records is None or grammar.version != self._version:
             self._learned = self._on_devices(grammar.learned)
             self._version, self._unseen = grammar.version, 0
-        records = [
-            grammar.record(fixed.data_ptr(), learned.data_ptr(), vocabulary.data_ptr(), self._tokens)
-            for fixed, learned, vocabulary in zip(self._fixed, self._learned, self._vocabulary, strict=True)
-        ]
-        return GrammarPlace(np.concatenate(records), grammar.start(matcher))
+            self._records = np.concatenate(
+                [
+                    grammar.record(fixed.data_ptr(), learned.data_ptr(), vocabulary.data_ptr(), self._tokens)
+                    for fixed, learned, vocabulary in zip(
+                        self._fixed, self._learned, self._vocabulary, strict=True
+                    )
+                ]
+            )
+        return GrammarPlace(self._records, grammar.start(matcher))
 
     def look_ahead(self) -> bool:
         """As `DeviceGrammar.look_ahead`; shown every few steps, and when there is nothing left to look at."""
