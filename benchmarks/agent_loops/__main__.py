@@ -33,6 +33,7 @@ from benchmarks.agent_loops.parts import (
     REPEATS,
     Part,
     demo_part,
+    host_parts,
     long_parts,
     model_parts,
     peers_part,
@@ -125,6 +126,8 @@ def run(options: argparse.Namespace) -> int:
 
         if "scripted" in kinds:
             taker.take(scripted_parts(runner, options))
+        if "host" in kinds:
+            taker.take(host_parts(runner, options))
         for model in options.model if kinds & {"model", "peers", "prefixes"} else ():
             on(model, lambda e, m=model: model_parts(runner, e, m, options, left_out))  # type: ignore[misc]
         for model in options.compared if "peers" in kinds else ():

@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Hashable, Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -160,25 +161,28 @@ class InstantBackend(InHostMemory):
 
 
 class Instant:
-    """nano's tokenizer, template and shape on a backend whose passes take `pass_s` seconds."""
+    """nano's tokenizer, template and shape, or another model's, on a backend whose passes take `pass_s`
+    seconds."""
 
-    def __init__(self, pass_s: float = 0.0) -> None:
-        path = find_model(NANO)
+    def __init__(self, pass_s: float = 0.0, model: str | Path = NANO) -> None:
+        path = find_model(model)
         tokenizer, spec = Tokenizer.load(path), read_spec(path)
         self._scripts: deque[Sequence[int]] = deque()
         self._tokenizer, self._rng = tokenizer, np.random.default_rng()
         self.engine = Engine(EngineCore(lambda: InstantBackend(spec, self._scripts, pass_s)), tokenizer)
 
-    def write(self, turns: int) -> None:
-        """What the next turns say: a call of `look` each, with texts that nobody has seen."""
+    def write(self, turns: int) -> list[str]:
+        """What the next turns say, a call of `look` each with texts that nobody has seen; their arguments."""
         self._scripts.clear()
-        self._scripts.extend(self._turn() for _ in range(turns))
-
-    def _turn(self) -> Sequence[int]:
-        tokenizer = self._tokenizer
-        wanted = call("look", path=self._text(), pattern=self._text(), depth=int(self._rng.integers(10)))
-        said = written_calls([wanted], self.engine.chat.format, Guard(tokenizer.control_names))
-        return (*tokenizer.encode_markup(said), tokenizer.end_ids[0])
+        calls = [
+            call("look", path=self._text(), pattern=self._text(), depth=int(self._rng.integers(10)))
+            for _ in range(turns)
+        ]
+        guard, tokenizer = Guard(self._tokenizer.control_names), self._tokenizer
+        for one in calls:
+            said = written_calls([one], self.engine.chat.format, guard)
+            self._scripts.append((*tokenizer.encode_markup(said), tokenizer.end_ids[0]))
+        return [one.arguments for one in calls]
 
     def _text(self) -> str:
         return "".join(map(chr, self._rng.integers(ord("a"), ord("z") + 1, _CHARS)))

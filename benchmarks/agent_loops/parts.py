@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 from benchmarks.agent_loops.growth import growth
+from benchmarks.agent_loops.host import PASSES_S, host, name_of
 from benchmarks.agent_loops.loops import (
     SWITCHES,
     Led,
@@ -37,7 +38,7 @@ from kogagent.local import Engine
 REPEATS = 5
 COMPARED = calls_loop(20, 1)
 """What peers play too."""
-PARTS = ("scripted", "peers", "model", "prefixes", "growth", "demo")
+PARTS = ("scripted", "host", "peers", "model", "prefixes", "growth", "demo")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,13 @@ class Part:
 def scripted_parts(runner: asyncio.Runner, options: argparse.Namespace) -> Iterator[Part]:
     for loop in scripted_loops(full=options.full):
         yield Part(loop.name, loop.name, loop.backend, partial(_measured, runner, loop, options.repeats))
+
+
+def host_parts(runner: asyncio.Runner, options: argparse.Namespace) -> Iterator[Part]:
+    for pass_s in PASSES_S:
+        name = name_of(COMPARED.name, pass_s)
+        made = partial(host, runner, COMPARED, options.repeats, pass_s)
+        yield Part(name, name, "instant", made)
 
 
 def model_parts(

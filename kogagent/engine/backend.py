@@ -74,7 +74,7 @@ class DecodePlan:
     legal_ids: ids at or above it are never emitted, whatever their logits (a model's logits may be wider than
     its tokenizer); 0 means all of the model's vocabulary.
     patient: who reads the tokens may be given them some 50 ms late, so that what computes on the reader's own
-    processors need not stop for each handful.
+    processors need not stop for each handful, and a device goes on before the first is handed over.
     The segment takes the matcher over and advances it.
     """
 

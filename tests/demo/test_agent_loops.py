@@ -17,6 +17,8 @@ from benchmarks.agent_loops import __main__ as program
 from benchmarks.agent_loops import parts, servers
 from benchmarks.agent_loops.compare import compare, newest_of
 from benchmarks.agent_loops.growth import growth
+from benchmarks.agent_loops.host import host
+from benchmarks.agent_loops.instant import Instant
 from benchmarks.agent_loops.loops import (
     QUESTIONS,
     SWITCHES,
@@ -98,6 +100,37 @@ async def test_a_loop_gives_one_record_a_metric_from_fresh_tasks() -> None:
 async def _results(task: Task) -> list[str]:
     messages: tuple[Message, ...] = (await task.agent.run(task.prompt)).messages
     return [message.result.text for message in messages if isinstance(message, ToolMessage)]
+
+
+@pytest.mark.parametrize("pass_s", [0.0, 1e-6])
+def test_a_device_that_takes_no_time_says_its_script_under_the_real_grammar(
+    model: Path, pass_s: float
+) -> None:
+    one, written = calls_loop(3, 2), list[list[str]]()
+
+    class Noted(Instant):
+        def write(self, turns: int) -> list[str]:
+            written.append(super().write(turns))
+            return written[-1]
+
+    made: list[Noted] = []
+
+    def make(seconds: float) -> Instant:
+        made.append(Noted(seconds, model))
+        return made[-1]
+
+    with asyncio.Runner() as runner:
+        found = {r.metric: r for r in host(runner, one, 5, pass_s, make, runs=1)}
+        again = Noted(pass_s, model)
+        with again.engine:
+            again.write(3)
+            run = runner.run(timed(one.task(again.engine)))
+    assert len(written) == 1 + 5 + 1 and list(run.calls) == written[-1]
+    assert len({arguments for turns in written for arguments in turns}) == 7 * 3
+    assert run.usage.forced_tokens > 60 and run.usage.sampled_tokens > 120, "each byte is a token here"
+    assert {"us_per_turn", "loop_thread_us", "render_us", "parse_us", "loop_us"} <= set(found)
+    assert not {"prefill_us", "sampled_us", "forced_us"} & set(found), "the device's own time is none of it"
+    assert {r.case.startswith("host/3 turns/2 tools") for r in found.values()} == {True}
 
 
 def test_the_demo_loop_has_a_question_for_the_warm_up_and_each_repeat() -> None:
