@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class Start:
     """What a job goes out from, and what the worker found and did before the first pass.
 
-    ids, length: the history, of which the job knows the first so many: they are never changed in place, and
-    what is behind them is nothing to it.
+    ids, length: the history, of which the job knows the first so many: these are never changed in place, and
+    what comes behind them is nothing to it.
     """
 
     def __init__(self, ids: list[int], true: int, border: int = 0) -> None:

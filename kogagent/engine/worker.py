@@ -51,9 +51,9 @@ class _Queue:
 
     def __init__(self, limit: int, clock: Callable[[], float]) -> None:
         self.lock = threading.RLock()  # a session that is collected may submit in the middle of a submit
-        self.bell = threading.Lock()  # held, but for the moment in which it wakes the thread
+        self.bell = threading.Lock()  # what the thread waits for; whoever wakes it lets go of it
         self.bell.acquire()
-        self.asleep = False  # the thread waits for the bell, which nobody has rung
+        self.asleep = False  # the thread waits for the bell, or is about to, and nobody has rung
         self.limit = limit
         self.clock = clock
         self.inbox: deque[_Job] = deque()
@@ -106,15 +106,17 @@ class _Queue:
         """The thread's: until there is something in the inbox, or the queue is closed."""
         while True:
             with self.lock:
+                self.asleep = True  # before the look: who comes between the two rings
                 if self.inbox or self.closing:
+                    self.asleep = False
                     return
-                self.asleep = True
             self.bell.acquire()
 
     def _wake(self) -> None:
         if self.asleep:
             self.asleep = False
-            self.bell.release()
+            if self.bell.locked():
+                self.bell.release()
 
 
 def _serve(queue: _Queue) -> None:

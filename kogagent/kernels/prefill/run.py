@@ -170,8 +170,9 @@ class Prefill:
         address, capacity = cache.data_ptr(), cache.shape[3]
         for index, start in enumerate(range(0, len(ids), most)):
             part = ids[start : start + most]
-            meta = (address, capacity, position + start, len(part), legal, masked, 0, 0)
-            struct.pack_into(f"{META + len(part)}q", self._words[index], 0, *meta, *part)
+            meta = (address, capacity, position + start, len(part), legal, masked)
+            layout = f"{len(meta)}q{8 * (META - len(meta))}x{len(part)}q"
+            struct.pack_into(layout, self._words[index], 0, *meta, *part)
             bucket = next(b for b in self._buckets if b >= len(part))
             to, staged = self._copies[bucket]
             to.copy_(staged[index], non_blocking=True)
