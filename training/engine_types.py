@@ -14,8 +14,8 @@ from kogagent.types import (
     UserMessage,
 )
 from kogagent.types import Message as EngineMessage
-from training.dialogues import Message
 from training.render import dumps
+from training.turns import Message
 
 
 def tool_specs(tools: list[dict[str, Any]]) -> list[ToolSpec]:

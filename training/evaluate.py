@@ -23,9 +23,10 @@ from kogagent import Engine
 from kogagent.loop.protocols import TurnRequest
 from kogagent.types import AssistantMessage, CallReady, PlanDelta, TextDelta, ToolMessage, ToolResult
 from kogagent.types import Message as EngineMessage
-from training.dialogues import Conversation, Writer
+from training.dialogues import Writer
 from training.engine_types import engine_messages, tool_specs
 from training.kinds import Pools, Split
+from training.turns import Conversation
 
 MAX_TURNS = 10
 

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kogagent.spec import HERMES
-from training.dialogues import Conversation, Message
+from training.turns import Conversation, Message
 
 SPECIAL = (
     "<|endoftext|>",
@@ -32,6 +32,7 @@ TRAINED = 1 << 15  # flag of a stored uint16 id: the model learns to write it
 IGNORED = 1 << 14  # flag: the loss never counts it
 BRANCH = 1 << 13  # flag: here begins another continuation of the document's shared start
 ID_MASK = BRANCH - 1
+SHORT = 12  # characters of a text whose ids are kept
 
 
 class Part(NamedTuple):
@@ -120,9 +121,17 @@ class Renderer:
         tokenizer.encode_special_tokens = True  # a tag in plain text stays text
         self.tokenizer = tokenizer
         self.special = {t: tokenizer.token_to_id(t) for t in SPECIAL}
+        self._short: dict[str, list[int]] = {}
 
     def encode(self, text: str) -> list[int]:
+        """The text's ids; the list is not to be changed."""
+        if (known := self._short.get(text)) is not None:
+            return known
         ids: list[int] = self.tokenizer.encode(text, add_special_tokens=False).ids
+        if (
+            len(text) < SHORT and len(self._short) < 4096
+        ):  # roles and line ends are most of what is encoded, by count
+            self._short[text] = ids
         return ids
 
     def ids(self, tools: list[dict[str, Any]], messages: list[Message], prompt: bool = False) -> list[int]:
@@ -150,5 +159,5 @@ class Renderer:
         out: list[int] = []
         for part in text_parts(tools, messages):
             ids = [self.special[part.text]] if part.special else self.encode(part.text)
-            out += [i | part.flag for i in ids]
+            out += [i | part.flag for i in ids] if part.flag else ids
         return out

@@ -13,6 +13,12 @@ import numpy as np
 import pytest
 
 
+@pytest.fixture
+def draws(rng: np.random.Generator) -> random.Random:
+    """Fresh random choices of the kind that the generators take."""
+    return random.Random(int(rng.integers(2**62)))
+
+
 def _words(rng: random.Random, n: int) -> list[str]:
     parts = ["ba", "ke", "lo", "mi", "nu", "ra", "so", "ti", "vu", "we", "zan", "dor", "fel", "gim", "hul"]
     return sorted({"".join(rng.choice(parts) for _ in range(rng.randint(2, 3))) for _ in range(n)})

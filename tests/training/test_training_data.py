@@ -14,11 +14,13 @@ import pytest
 
 from training.data import DataConfig, Ids, Packer, shards
 from training.desk.facts import HERE, unplaced
-from training.dialogues import Conversation, Message, Writer, _Desk
+from training.desk.tasks import Desk
+from training.dialogues import Writer
 from training.engine_types import engine_messages, tool_specs
 from training.kinds import Pools, Split, held_out
 from training.render import BRANCH, END_OF_TEXT, ID_MASK, IGNORED, SPECIAL, TRAINED, Renderer, text_parts
 from training.tokenizer import config
+from training.turns import Conversation, Message
 
 SPLITS: tuple[Split, ...] = ("train", "test")
 
@@ -62,7 +64,8 @@ def test_desk_answers_quote_what_their_own_calls_return(data_folder: Path) -> No
             if m.role == "assistant":
                 pending = [c.execute(call) for call in m.calls]
             elif m.role == "tool":
-                assert m.text == pending.pop(0)
+                # a call that failed twice brings a word from the loop beside its result
+                assert m.text.startswith(pending.pop(0))
                 checked += 1
         assert all(value in c.messages[-1].text for value in c.expected), (c.expected, c.messages[-1].text)
     assert checked > 150
@@ -73,14 +76,14 @@ def test_a_world_of_one_place_is_asked_about_without_it(data_folder: Path, split
     writer, rng = Writer(Pools(data_folder / "pools.json.gz"), split), random.Random(random.randrange(10**6))
     ours = 0
     for _ in range(150):
-        drawn = _Desk.drawn(rng, writer)
+        drawn = Desk.drawn(rng, writer.smith)
         here = [f for f in drawn.world.facts if f.entity == HERE]
         ours += bool(here)
         for fact in here:
             said = unplaced(f"{fact.question} {fact.answer(fact.value)}")
             assert HERE not in said and fact.text in said, said
             assert fact.sentence in drawn.world.files[fact.file]
-        assert all(HERE not in m.text for m in writer._at_desk(rng, drawn).messages)
+        assert all(HERE not in m.text for m in drawn.conversation(rng).messages)
     assert 20 < ours < 90
 
 

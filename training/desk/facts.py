@@ -1,14 +1,16 @@
 # ruff: noqa: E501 -- sentences are data: one list a line reads better than wrapped ones
-"""Sentences that say one thing of one place, and the questions they answer. Knows no tools."""
+"""Sentences that say one thing of one place or thing, and the questions they answer. Knows no tools."""
 
 from __future__ import annotations
 
 import random
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
+from training.desk.names import proper_name
 from training.desk.units import UNITS, shown
-from training.kinds import Kinds, pick
+from training.kinds import DAYS, MONTHS, Kinds, pick, plural
 
 PLACES = [
     "lighthouse",
@@ -45,7 +47,18 @@ PLACES = [
 ]
 CURRENCIES = ["euros", "dollars", "pounds", "crowns", "francs"]
 NOUNS = ("mass", "money", "count", "length")  # what any noun may have
-POOLS = {"colour": ("colour",), "origin": ("city", "country"), "supplier": ("company",)}
+POOLS = {
+    "colour": ("colour",),
+    "origin": ("city", "country"),
+    "supplier": ("company",),
+    "person": ("person",),
+    "buyer": ("city", "company", "person"),
+}
+MODIFIERS = (
+    "old", "new", "small", "large", "upper", "lower", "north", "south", "east", "west", "main", "back", "front", "spare", "night", "day",
+    "student", "season", "second", "guest", "red", "blue", "green", "winter", "summer", "double", "outer", "inner", "long", "round",
+)  # fmt: skip
+"""What tells two things of one name apart: the day ticket and the season ticket."""
 
 
 HERE = "\ue0fe"
@@ -74,29 +87,46 @@ class Kind:
     answer: str
     sentences: tuple[str, ...]
     questions: tuple[str, ...]
+    slots: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Other words of the templates, each with its options; forms of one word stand between slashes."""
+    of_things: bool = False
+    """Of a thing of which several can be weighed, paid or counted together."""
+
+    @property
+    def named(self) -> bool:
+        """Whether the sentences name the place or thing themselves: several may share a file."""
+        return "{e}" in self.sentences[0]
+
+    def words(self, rng: random.Random) -> dict[str, str]:
+        """One option for each of its other words; "v" among them is the value."""
+        said: dict[str, str] = {}
+        for name, options in self.slots:
+            for i, form in enumerate(rng.choice(options).split("/"), 1):
+                said[f"{name}{i}" if i > 1 else name] = form
+        return said
 
 
 # quantity | objects | low | high | answer, then the sentences, then the questions
 RAW = """
 length | tower chimney gate dome mast wall roof statue hall arch crane silo column monument pylon obelisk stack lantern staircase scaffold mound cliff fountain | 2 | 900 | the {o} of {e} is {v} high
 The {o} is {n} {u} high. ~ The {o} has a height of {n} {u}. ~ {n} {u} is the height of the {o}. ~ At {n} {u}, the {o} can be seen from afar. ~ The {o} rises {n} {u}. ~ Our {o} reaches a height of {n} {u}. ~ Height of the {o}: {n} {u}. ~ With its {n} {u}, the {o} is the pride of the place. ~ The {o} was raised to {n} {u}. ~ From its foot to its tip the {o} is {n} {u}.
-How high is the {o} of {e}? ~ What is the height of the {o} of {e}? ~ How tall is the {o} at {e}? ~ The {o} of {e}: how high is it? ~ Find the height of the {o} of {e}. ~ How tall is the {o} of {e}? ~ What height has the {o} at {e}? ~ Tell me the height of the {o} of {e}. ~ How high does the {o} of {e} rise? ~ Give the height of {e}'s {o}. ~ At {e}, how high is the {o}?
+How high is the {o} of {e}? ~ What is the height of the {o} of {e}? ~ How tall is the {o} at {e}? ~ The {o} of {e}: how high is it? ~ Find the height of the {o} of {e}. ~ How tall is the {o} of {e}? ~ What height has the {o} at {e}? ~ Tell me the height of the {o} of {e}. ~ How high does the {o} of {e} rise? ~ Give the height of {e}'s {o}. ~ At {e}, how high is the {o}? ~ How many {u} high is the {o} of {e}? ~ How many {u} does the {o} of {e} rise?
 
 length | bridge pier tunnel fence path corridor cable canal track rope pipe hedge gangway aisle railing drain chain conveyor runway terrace avenue ditch ramp | 3 | 800 | the {o} of {e} is {v} long
 The {o} is {n} {u} long. ~ The length of the {o} is {n} {u}. ~ From end to end the {o} measures {n} {u}. ~ The {o} runs for {n} {u}. ~ They laid a {o} of {n} {u}. ~ The {o} has a length of {n} {u}. ~ Along its {n} {u}, the {o} is lit at night. ~ Length of the {o}: {n} {u}. ~ The {o} stretches over {n} {u}. ~ The {o} was extended to {n} {u}. ~ Walking the whole {o} means {n} {u}. ~ The {o} covers a length of {n} {u}. ~ A {o} of {n} {u} was added. ~ {o}: {n} {u} (length) ~ The new {o} is {n} {u} long.
-How long is the {o} of {e}? ~ What's the length of the {o} at {e}? ~ What does the {o} of {e} measure? ~ Tell me how long the {o} of {e} is. ~ How far does the {o} of {e} run? ~ How long is the {o} at {e}? ~ What length has the {o} of {e}?
+How long is the {o} of {e}? ~ What's the length of the {o} at {e}? ~ What does the {o} of {e} measure? ~ Tell me how long the {o} of {e} is. ~ How far does the {o} of {e} run? ~ How long is the {o} at {e}? ~ What length has the {o} of {e}? ~ How many {u} long is the {o} of {e}? ~ How many {u} does the {o} of {e} measure?
 
 length | coast village airport town forest spring border lake road church river bakery-shop bus-stop island junction campsite hill post-office pharmacy waterfall glacier ruin | 1 | 90 | the {o} is {v} from {e}
 The {o} lies {n} {u} away. ~ It is {n} {u} to the {o}. ~ The way to the {o} is {n} {u}. ~ The nearest {o} is at a distance of {n} {u}. ~ One walks {n} {u} to reach the {o}. ~ The distance to the {o} is {n} {u}. ~ {n} {u} separate it from the {o}. ~ The {o} can be reached in {n} {u}. ~ The {o} is {n} {u} off. ~ Distance to the {o}: {n} {u}. ~ Signs say that the {o} is {n} {u} from here. ~ From the gate to the {o} it is {n} {u}. ~ You will find the {o} after {n} {u}. ~ Not more than {n} {u} lie between it and the {o}. ~ The {o}: {n} {u} down the road.
-How far is the {o} from {e}? ~ What is the distance from {e} to the {o}? ~ How far is it to the {o} from {e}? ~ How much of a walk is it from {e} to the {o}? ~ From {e}, how far away is the {o}? ~ How far must one go from {e} to the {o}? ~ How far away from {e} is the {o}? ~ Give the distance to the {o} from {e}.
+How far is the {o} from {e}? ~ What is the distance from {e} to the {o}? ~ How far is it to the {o} from {e}? ~ How much of a walk is it from {e} to the {o}? ~ From {e}, how far away is the {o}? ~ How far must one go from {e} to the {o}? ~ How far away from {e} is the {o}? ~ Give the distance to the {o} from {e}. ~ How many {u} is it from {e} to the {o}? ~ How many {u} away from {e} is the {o}?
 
 mass | crate sack barrel bell anchor box wheel cheese stone basket block drum bale jug brick log trunk sandbag plate lantern tray pallet pumpkin hammer | 2 | 400 | a {o} of {e} weighs {v}
 Each {o} weighs {n} {u}. ~ A {o} weighs {n} {u}. ~ The weight of a {o} is {n} {u}. ~ One {o} comes to {n} {u}. ~ Every {o} had a weight of {n} {u}. ~ The {o}s weigh {n} {u} apiece. ~ A single {o} brings {n} {u} to the scale. ~ Weight of a {o}: {n} {u}. ~ Per {o} we count {n} {u}. ~ The scale shows {n} {u} for a {o}. ~ A {o} has a mass of {n} {u}. ~ {o}: {n} {u} each (weight) ~ No {o} is heavier than the others: {n} {u}. ~ One must lift {n} {u} to move a {o}. ~ Filled, a {o} weighs {n} {u}.
-How much does a {o} of {e} weigh? ~ What is the weight of one {o} at {e}? ~ How heavy is a {o} at {e}? ~ What does each {o} of {e} weigh? ~ Give me the weight of a {o} of {e}. ~ How heavy is one {o} of {e}? ~ What is the mass of a {o} at {e}? ~ Tell me what a {o} of {e} weighs. ~ What weight has a {o} of {e}? ~ A {o} at {e}: how heavy is it?
+How much does a {o} of {e} weigh? ~ What is the weight of one {o} at {e}? ~ How heavy is a {o} at {e}? ~ What does each {o} of {e} weigh? ~ Give me the weight of a {o} of {e}. ~ How heavy is one {o} of {e}? ~ What is the mass of a {o} at {e}? ~ Tell me what a {o} of {e} weighs. ~ What weight has a {o} of {e}? ~ A {o} at {e}: how heavy is it? ~ How many {u} does a {o} of {e} weigh? ~ How many {u} is a {o} of {e}?
 
 volume | tank cistern vat pool kettle well boiler trough bucket keg reservoir jar barrel pond flask bathtub churn sink aquifer canister | 5 | 900 | the {o} of {e} holds {v}
 The {o} holds {n} {u}. ~ Up to {n} {u} fit into the {o}. ~ The {o} has room for {n} {u}. ~ The capacity of the {o} is {n} {u}. ~ When full, the {o} contains {n} {u}. ~ The {o} takes {n} {u}. ~ Capacity of the {o}: {n} {u}. ~ There is space for {n} {u} in the {o}. ~ The {o} was built for {n} {u}. ~ {o}: {n} {u} (capacity) ~ At most {n} {u} go into the {o}. ~ A full {o} means {n} {u}. ~ The {o} has a volume of {n} {u}.
-How much does the {o} of {e} hold? ~ What is the capacity of the {o} at {e}? ~ How much fits into the {o} of {e}? ~ What volume has the {o} of {e}? ~ How big is the {o} at {e}? ~ What is the volume of the {o} of {e}? ~ How much can the {o} at {e} take? ~ Tell me the capacity of the {o} of {e}. ~ At {e}, how much does the {o} hold? ~ How much is in the {o} of {e} when it is full?
+How much does the {o} of {e} hold? ~ What is the capacity of the {o} at {e}? ~ How much fits into the {o} of {e}? ~ What volume has the {o} of {e}? ~ How big is the {o} at {e}? ~ What is the volume of the {o} of {e}? ~ How much can the {o} at {e} take? ~ Tell me the capacity of the {o} of {e}. ~ At {e}, how much does the {o} hold? ~ How much is in the {o} of {e} when it is full? ~ How many {u} does the {o} of {e} hold? ~ How many {u} fit into the {o} of {e}?
 
 temperature | oven cellar greenhouse kiln basin dryer sauna cold-room furnace stable freezer boiler-room incubator pantry laboratory attic smokehouse hothouse vault drying-room | 2 | 95 | the {o} of {e} is at {v}
 The {o} is kept at {n} degrees {u}. ~ The {o} has a temperature of {n} degrees {u}. ~ It is {n} degrees {u} in the {o}. ~ The {o} must never exceed {n} degrees {u}. ~ They heat the {o} to {n} degrees {u}. ~ The {o} is set to {n} degrees {u}. ~ We measured {n} degrees {u} in the {o}. ~ The {o} reaches {n} degrees {u}.
@@ -104,7 +134,7 @@ How warm is the {o} of {e}? ~ What is the temperature of the {o} at {e}? ~ At wh
 
 time | crossing visit shift harvest cleaning inspection lesson show trip repair ride tasting loading walk class rehearsal break climb ceremony dive interview | 2 | 90 | the {o} of {e} takes {v}
 The {o} takes {n} {u}. ~ One {o} lasts {n} {u}. ~ It takes {n} {u} to finish the {o}. ~ The {o} is over after {n} {u}. ~ Allow {n} {u} for the {o}. ~ The {o} lasts {n} {u}. ~ Duration of the {o}: {n} {u}. ~ Plan {n} {u} for the {o}. ~ The {o} goes on for {n} {u}. ~ After {n} {u} the {o} ends. ~ The {o} was shortened to {n} {u}. ~ {o}: {n} {u} (duration) ~ The {o} needs {n} {u}. ~ Everyone spends {n} {u} on the {o}. ~ A {o} of {n} {u} is offered.
-How long does the {o} of {e} take? ~ What is the duration of the {o} at {e}? ~ How long is the {o} at {e}? ~ How much time does the {o} of {e} need? ~ The {o} of {e} takes how long? ~ How long does the {o} at {e} last? ~ For how long does the {o} of {e} go on? ~ Tell me the duration of the {o} of {e}. ~ At {e}, how long does the {o} take? ~ What time does one need for the {o} of {e}?
+How long does the {o} of {e} take? ~ What is the duration of the {o} at {e}? ~ How long is the {o} at {e}? ~ How much time does the {o} of {e} need? ~ The {o} of {e} takes how long? ~ How long does the {o} at {e} last? ~ For how long does the {o} of {e} go on? ~ Tell me the duration of the {o} of {e}. ~ At {e}, how long does the {o} take? ~ What time does one need for the {o} of {e}? ~ How many {u} does the {o} of {e} take? ~ How many {u} long is the {o} of {e}?
 
 money | ticket loaf bottle room seat lamp jar poster cup meal coat ride ladder rope blanket map candle basket hat mug pencil umbrella book parking-space breakfast photo | 2 | 250 | a {o} costs {v} at {e}
 A {o} costs {n} {u}. ~ The price of a {o} is {n} {u}. ~ One pays {n} {u} for a {o}. ~ They charge {n} {u} for a {o}. ~ For {n} {u} you get a {o}. ~ Price of a {o}: {n} {u}. ~ A {o} is sold for {n} {u}. ~ {o}: {n} {u} each ~ Each {o} costs {n} {u}. ~ You can buy a {o} for {n} {u}. ~ The {o} is {n} {u}. ~ We ask {n} {u} for a {o}. ~ A {o} now costs {n} {u}. ~ Visitors pay {n} {u} per {o}. ~ {n} {u} is what a {o} costs.
@@ -145,20 +175,27 @@ When is the {o} of {e}? ~ On which day is the {o} at {e}? ~ What is the date of 
 
 
 def _parse(block: str) -> Kind:
-    head, sentences, questions = block.strip().split("\n")
+    head, *slots, sentences, questions = block.strip().split("\n")
     quantity, objects, low, high, answer = head.split(" | ")
+    named = [part.split("=") for line in slots for part in line.removeprefix("@ ").split(" ; ")]
     return Kind(
         quantity,
-        tuple(objects.split()),
+        tuple(o.replace("_", " ") for o in objects.split()),
         int(low),
         int(high),
         answer,
         tuple(sentences.split(" ~ ")),
         tuple(questions.split(" ~ ")),
+        tuple((name.strip(), tuple(options.split("|"))) for name, options in named),
     )
 
 
-KINDS = tuple(_parse(block) for block in RAW.strip().split("\n\n"))
+THINGS = tuple(replace(_parse(block), of_things=True) for block in RAW.strip().split("\n\n"))
+SAYINGS = tuple(
+    _parse(block) for block in (Path(__file__).parent / "sayings.txt").read_text().strip().split("\n\n")
+)
+KINDS = (*THINGS, *(k for k in SAYINGS if not k.named))
+NAMED = tuple(k for k in SAYINGS if k.named)
 
 
 @dataclass(frozen=True)
@@ -175,6 +212,8 @@ class Fact:
     sentence: str
     question: str
     """Begins with a capital, which `training.kinds.uncapital` may take away."""
+    in_unit: str = ""
+    """The question with the slot {u} for the unit wanted, where it names one."""
 
     @property
     def quantity(self) -> str:
@@ -188,8 +227,7 @@ class Fact:
         return f"{self.text} {self.unit}".strip()
 
     def answer(self, value: str) -> str:
-        text = _articles(self.kind.answer.format(o=self.obj, e=self.entity, v=value))
-        return text[0].upper() + text[1:] + "."
+        return f"{_articles(self.kind.answer.replace('{v}', value))}."
 
 
 def _articles(text: str) -> str:
@@ -202,32 +240,82 @@ def _job(rng: random.Random, kinds: Kinds) -> str:
     return job if re.fullmatch("[a-z]{4,14}", job) else ""
 
 
-def draw_fact(rng: random.Random, kinds: Kinds, entity: str, file: str, kind: Kind) -> Fact:
+NUMERALS = ["two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
+
+
+def _value(rng: random.Random, kinds: Kinds, kind: Kind, money: str) -> tuple[str, float, str]:
+    """A value as a file writes it, its number if it is one, its unit."""
+    low, high = kind.low, kind.high
+    match kind.quantity:
+        case "date":
+            return f"{rng.randint(2019, 2027)}-{rng.randint(1, 12):02}-{rng.randint(1, 28):02}", 0.0, ""
+        case "clock":
+            return f"{rng.randint(6, 19)}:{rng.choice(['00', '15', '30', '45'])}", 0.0, ""
+        case "month":
+            return rng.choice(MONTHS), 0.0, ""
+        case "day":
+            return rng.choice(DAYS), 0.0, ""
+        case "name":
+            return proper_name(rng, kinds), 0.0, ""
+        case "sight" if rng.random() < 0.25:
+            return rng.choice(NUMERALS), 0.0, ""
+        case pool if pool in POOLS:
+            return kinds.pools.value(rng, rng.choice(POOLS[pool])), 0.0, ""
+    number: float = rng.randint(low, high)
+    unit = ""
+    if kind.quantity in UNITS or kind.quantity in ("money", "fee", "rate"):
+        if rng.random() < 0.2:
+            number = round(number + rng.random(), 1)
+        if kind.quantity in UNITS:
+            unit = rng.choice(list(UNITS[kind.quantity])[:4])
+        elif kind.quantity != "rate":
+            unit = money or rng.choice(CURRENCIES)
+    return shown(number), number, unit
+
+
+def draw_fact(
+    rng: random.Random,
+    kinds: Kinds,
+    entity: str,
+    file: str,
+    kind: Kind,
+    beside: str = "",
+    money: str = "",
+) -> Fact:
+    """A fact of this kind. beside: a thing of the file from which this one must be told apart. money: its currency,
+    else any."""
     obj = rng.choice(kind.objects)
-    if kind.quantity in NOUNS and rng.random() < 0.25:  # any thing may be asked for
+    if kind.of_things and kind.quantity in NOUNS and rng.random() < 0.25:  # any thing may be asked for
         noun = kinds.pools.noun(rng)
         obj = noun if re.fullmatch("[a-z]{3,12}[a-gi-rt-w]", noun) else obj
-    number, unit = 0.0, ""
-    if kind.quantity == "person":
-        text = kinds.pools.value(rng, "person")
+    if kind.of_things and kind.quantity == "person":
         obj = _job(rng, kinds) or obj
-    elif kind.quantity in POOLS:
-        text = kinds.pools.value(rng, rng.choice(POOLS[kind.quantity]))
-    elif kind.quantity == "date":
-        text = f"{rng.randint(2019, 2027)}-{rng.randint(1, 12):02}-{rng.randint(1, 28):02}"
-    elif kind.quantity == "clock":
-        text = f"{rng.randint(6, 19)}:{rng.choice(['00', '15', '30', '45'])}"
-    else:
-        number = rng.randint(kind.low, kind.high)
-        if kind.quantity not in ("year", "count") and rng.random() < 0.2:
-            number = round(number + rng.random(), 1)
-        text = shown(number)
-        if kind.quantity == "money":
-            unit = rng.choice(CURRENCIES)
-        elif kind.quantity in UNITS:
-            unit = rng.choice(list(UNITS[kind.quantity])[:4])
+    elif kind.of_things and (beside or rng.random() < 0.2):
+        obj = f"{rng.choice(MODIFIERS)} {beside.split()[-1] if beside else obj}"
+    said = kind.words(rng)
+    chosen = said.pop("v", "")
+    text, number, unit = (chosen, 0.0, "") if chosen else _value(rng, kinds, kind, money)
     written = unit.capitalize() if kind.quantity == "temperature" else unit
-    sentence = _articles(pick(rng, kind.sentences, kinds.split).format(o=obj, n=text, u=written))
-    question = _articles(pick(rng, kind.questions, kinds.split).format(o=obj, e=entity, u=written))
-    question = question[0].upper() + question[1:]
-    return Fact(kind, entity, file, obj, number, text, unit, sentence[0].upper() + sentence[1:], question)
+
+    def told(template: str, **more: str) -> str:
+        filled = template.replace("{o}s", plural(obj)).replace("{o}", obj)
+        filled = re.sub(r"\{(\w+)\}", lambda m: {**said, **more}.get(m[1], m[0]), filled)
+        return _capital(_articles(filled))
+
+    asked = pick(rng, kind.questions, kinds.split)
+    return Fact(
+        replace(kind, answer=told(kind.answer, e=entity)),
+        entity,
+        file,
+        obj,
+        number,
+        text,
+        unit,
+        told(pick(rng, kind.sentences, kinds.split), n=text, u=written, e=entity),
+        told(asked, e=entity, u=written),
+        told(asked, e=entity) if "{u}" in asked else "",
+    )
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]

@@ -4,10 +4,13 @@
 from __future__ import annotations
 
 import random
+import re
 import sqlite3
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
+from training.desk.names import proper_name
 from training.kinds import Kinds, pick, plural, words
 
 ITEMS = [
@@ -197,7 +200,32 @@ category; How many {val} {items} are there?|Count the {val} {items}.|How many {i
 product; What is {p} times {s} of all {items} in total?|Sum up {p} times {s} over the {items}.|What do the {items} come to, {p} times {s}?|Total of {p} * {s} for all {items}? ; SELECT SUM({p} * {s}) FROM {t} ; The total of {p} times {s} is {v}.
 joined; How many {items} of the {other_item} led by {who}?|How many {items} of the {other_item} whose {leader} is {who}?|How many {items} belong to the {other_item} of {who}?|How many {items} of the {leader} {who}? ; SELECT COUNT(*) FROM {t} JOIN {other} ON {t}.{ref} = {other}.name WHERE {other}.{leader} = {q_who} ; The {other_item} of {who} has {v} {items}.
 joined; What total {said} have the {items} of the {other_item} led by {who}?|What total {said} have the {items} whose {leader} is {who}?|What total {said} belongs to the {other_item} of {who}?|Total {said} of the {items} of the {leader} {who}? ; SELECT SUM({t}.{num}) FROM {t} JOIN {other} ON {t}.{ref} = {other}.name WHERE {other}.{leader} = {q_who} ; The {items} of {who} have a total {said} of {v}.
+; How many {items} have a {said} between {least} and {most}?|Count the {items} with a {said} from {least} to {most}.|How many {items} lie between {least} and {most} in {said}?|For how many {items} is the {said} at least {least} and at most {most}?|Number of {items} with a {said} of {least} to {most}?|The {said} between {least} and {most}: how many {items}? ; SELECT COUNT(*) FROM {t} WHERE {num} BETWEEN {least} AND {most} ; {v} {items} have a {said} between {least} and {most}.
+; Which three {items} have the {word} {said}?|Name the three {items} with the {word} {said}.|List the 3 {items} with the {word} {said}.|What are the three {items} of {word} {said}?|Give me the top three {items}, those with the {word} {said}.|The three {items} with the {word} {said}, please. ; SELECT {key} FROM {t} ORDER BY {num}{way} LIMIT 3 ; The three are {v}.
+; How many {items} {where} have a {said} {than} {bound}?|Count the {items} {where} whose {said} is {than} {bound}.|How many of the {items} {where} have a {said} {than} {bound}?|Number of {items} {where} with a {said} {than} {bound}?|Among the {items} {where}, how many have a {said} {than} {bound}?|Of the {items} {where}, for how many is the {said} {than} {bound}? ; SELECT COUNT(*) FROM {t} WHERE {cat} = {q_val} AND {num} {sign} {bound} ; {v} {items} {where} have a {said} {than} {bound}.
+; How large is the {word} {said} of the {items}?|What is the {word} {said} of all {items}?|Tell me the {word} {said} among the {items}.|What {said} has the {item} with the {word} {said}?|Give me the {word} {said} that any {item} has.|The {word} {said} of any {item}? ; SELECT {extreme}({num}) FROM {t} ; The {word} {said} is {v}.
+; How many different {cat} values do the {items} have?|How many kinds of {cat} are there among the {items}?|Count the different values of {cat} of the {items}.|Number of different {cat} entries of the {items}?|In how many sorts of {cat} do the {items} come?|How many distinct values has {cat} for the {items}? ; SELECT COUNT(DISTINCT {cat}) FROM {t} ; There are {v} different values of {cat}.
+leading; Which {cat} has the most {items}?|Most {items} are of which {cat}?|Which {cat} is most frequent among the {items}?|Tell me the {cat} that most {items} have.|What {cat} do most of the {items} have?|Among the {items}, which {cat} comes most often? ; SELECT {cat} FROM {t} GROUP BY {cat} ORDER BY COUNT(*) DESC LIMIT 1 ; Most {items} have the {cat} {v}.
+amount; Which {item} has the most {said}?|Name the {item} with most {said}.|What {item} has the most {said} of all?|Of all {items}, which has the most {said}?|Find the {item} that has the most {said}.|Whose {said} are the most, among the {items}? ; SELECT {key} FROM {t} ORDER BY {num} DESC LIMIT 1 ; {v} has the most {said}.
+amount; Which {item} has the fewest {said}?|Name the {item} with the fewest {said}.|What {item} has the least {said} of all?|Of all {items}, which has the fewest {said}?|Find the {item} that has the fewest {said}.|Whose {said} are the fewest, among the {items}? ; SELECT {key} FROM {t} ORDER BY {num} LIMIT 1 ; {v} has the fewest {said}.
+goods; {asks} ; SELECT {num} FROM {t} WHERE {key} = {q_name} ; The {said} of the {raw} is {v}.
+goods; {asks} ; SELECT {num} FROM {t} WHERE {key} = {q_name} ; {raw}: {v}.
+person; Which {items} does {val} lead?|Name all {items} whose {cat} is {val}.|Of which {items} is {val} the {cat}?|{val} is {cat} of which {items}?|List what {items} have {val} as {cat}.|Tell me every {item} of the {cat} {val}. ; SELECT {key} FROM {t} WHERE {cat} = {q_val} ; {val} is {cat} of {v}.
 """
+AMOUNTS = ("visitors", "points", "votes", "goals", "wins", "members", "seats", "pages", "orders", "copies", "hours", "days")  # fmt: skip
+# of goods: the row's noun, alone or in the plural
+GOODS_RAW = """
+price: What does {a} cost?|What is the price of {a}?|How much is {a}?|How much do they ask for {a}?|What do I pay for {a}?|{a} costs how much?
+cost: What did {a} cost?|How much was paid for {a}?|What was the cost of {a}?|How expensive was {a}?|What did they pay for {a}?|{a} cost how much?
+stock: How many {s} are in stock?|How many {s} are left?|What is the stock of {s}?|How many {s} do they have?|Are there {s} in stock? How many?|What number of {s} is in stock?
+sold: How many {s} were sold?|How many {s} did they sell?|How often was {a} sold?|What number of {s} was sold?|How many {s} have been sold?|Sold {s}?
+orders: How many orders are there for {s}?|How many {s} were ordered?|What is the number of orders of {s}?|How often was {a} ordered?|Orders for {s}?|How many people ordered {a}?
+weight: How heavy is {a}?|What does {a} weigh?|What is the weight of {a}?|How much does {a} weigh?|Tell me how heavy {a} is.|{a} weighs how much?
+"""
+GOODS = {
+    column: asks.split("|")
+    for column, asks in (line.split(": ", 1) for line in GOODS_RAW.strip().split("\n"))
+}
 FORMS = [tuple(part.strip() for part in line.split(";")) for line in FORMS_RAW.strip().split("\n")]
 WHERE = {
     "category": "with the {cat} {val}|whose {cat} is {val}|of {cat} {val}|that have {cat} {val}",
@@ -215,12 +243,24 @@ class Table:
     columns: dict[str, str]
     rows: list[list[Any]] = field(default_factory=list)
     refers: str = ""
+    goods: bool = False
+    """Its keys are nouns (mug, poster) and no names."""
 
     def of_kind(self, *kinds: str) -> list[str]:
         return [c for c, k in self.columns.items() if k in kinds]
 
     def cell(self, row: list[Any], column: str) -> Any:
         return row[list(self.columns).index(column)]
+
+    def called(self, rng: random.Random, name: str, many: bool = False) -> str:
+        """A row as people speak of it."""
+        if self.goods:
+            return (
+                plural(name)
+                if many
+                else rng.choice([f"a{'n' if name[0] in 'aeio' else ''} {name}", f"the {name}"])
+            )
+        return rng.choice([name, name, f"the {self.item} {name}", f"the {name} {self.item}"])
 
 
 @dataclass(frozen=True)
@@ -231,20 +271,13 @@ class Question:
     sql: str
     answer: str
     column: str
+    names: tuple[str, ...] = ()
+    """Names that it may begin with."""
 
 
 def quoted(text: object) -> str:
     """A string in SQL."""
     return "'" + str(text).replace("'", "''") + "'"
-
-
-def proper_name(rng: random.Random, kinds: Kinds) -> str:
-    roll = rng.random()
-    if roll < 0.5:
-        return kinds.pools.noun(rng).split()[0].split("-")[0].capitalize()
-    if roll < 0.75:
-        return kinds.pools.value(rng, "last").split()[0]
-    return rng.choice(kinds.pools.values["city"]).split()[-1]
 
 
 def draw_tables(rng: random.Random, kinds: Kinds) -> list[Table]:
@@ -256,13 +289,16 @@ def draw_tables(rng: random.Random, kinds: Kinds) -> list[Table]:
         columns |= dict.fromkeys(rng.sample(list(NUMBERS), rng.randint(1, 3)), "int")
         tables.append(Table(plural(group), group, columns))
         _fill(rng, kinds, tables[0], rng.randint(3, 5), {})
-    group_names = [row[0] for row in tables[0].rows] if tables else []
-    for item in rng.sample(ITEMS, rng.choice([1, 1, 2])):
+    groups = tables[0] if tables else None
+    group_names = [row[0] for row in groups.rows] if groups else []
+    if rng.random() < 0.2:
+        tables.append(_goods(rng, kinds))
+    for item in rng.sample(ITEMS, rng.choice([1, 1, 2]) if len(tables) < 2 else 1):
         columns = {rng.choice(["name", "name", "name", "title", item]): "key"}
         columns |= dict.fromkeys(rng.sample(list(CATEGORY), rng.randint(1, 2)), "category")
         refers = ""
-        if group_names and rng.random() < 0.7:
-            columns[group], refers = "ref", tables[0].name
+        if groups and rng.random() < 0.7:
+            columns[group], refers = "ref", groups.name
         for column in rng.sample(list(NUMBERS), rng.randint(1, 3)):
             columns[column] = "real" if rng.random() < 0.15 else "int"
         table = Table(plural(item) if rng.random() < 0.85 else item, item, columns, refers=refers)
@@ -275,12 +311,48 @@ def draw_tables(rng: random.Random, kinds: Kinds) -> list[Table]:
     return tables
 
 
+def _goods(rng: random.Random, kinds: Kinds) -> Table:
+    """What a shop or store holds: its rows are things, not names."""
+    key, name = rng.choice(["item", "article", "product", "name", "thing"]), rng.choice(STORES)
+    columns = {key: "key"}
+    if rng.random() < 0.4:
+        columns[rng.choice(["kind", "size", "material", "color"])] = "category"
+    columns |= dict.fromkeys(
+        rng.sample(["price", "stock", "sold", "orders", "weight", "cost"], rng.randint(2, 4)), "int"
+    )
+    table = Table(name, key if key not in ("name", "thing") else "article", columns, goods=True)
+    values = {c: rng.sample(CATEGORY[c].split(), 3) for c in table.of_kind("category")}
+    _fill(rng, kinds, table, rng.randint(4, 9), values)
+    return table
+
+
+STORES = [
+    "shop",
+    "store",
+    "stock",
+    "goods",
+    "inventory",
+    "market",
+    "depot",
+    "sales",
+    "kiosk",
+    "pantry",
+    "supplies",
+    "stall",
+]
+
+
+def _noun(rng: random.Random, kinds: Kinds) -> str:
+    noun = kinds.pools.noun(rng) if rng.random() < 0.4 else ""
+    return noun if re.fullmatch("[a-z]{3,10}[a-rt-z]", noun) else rng.choice(ITEMS)
+
+
 def _fill(rng: random.Random, kinds: Kinds, table: Table, count: int, values: dict[str, list[str]]) -> None:
     """At most `count` rows, no two of one name."""
     seen: set[str] = set()
     for _ in range(count):
         row: list[Any] = []
-        name = proper_name(rng, kinds)
+        name = _noun(rng, kinds) if table.goods else proper_name(rng, kinds)
         for column, kind in table.columns.items():
             if kind == "key":
                 row.append(name)
@@ -308,16 +380,16 @@ def draw_question(rng: random.Random, kinds: Kinds, tables: list[Table]) -> Ques
     """A question about one table, or about two that one names."""
     table = rng.choice(tables)
     fields, flags = _fields(rng, kinds, tables, table)
-    forms = [f for f in FORMS if not f[0] or f[0] in flags]
+    forms = [f for f in FORMS if (not f[0] or f[0] in flags) and ("{cat}" not in f[2] or fields["cat"])]
     _, asks, sql, answer = rng.choice(forms)
-    if asks == "{asks}":
-        asks = fields["asks"]
-    text = pick(rng, asks.split("|"), kinds.split).format(**fields)
+    told = fields["asks"] if asks == "{asks}" else asks.split("|")
+    text = pick(rng, told, kinds.split).format(**fields)
     text = text[0].upper() + text[1:]
     selected = sql.split(" FROM ")[0]
     column = fields["num"] if "{num}" in selected else ""
     answer = answer.replace("{v}", "{{v}}")
-    return Question(text, sql.format(**fields), answer.format(**fields), column)
+    names = tuple(str(fields[k]) for k in ("name", "val", "who") if k in fields)
+    return Question(text, sql.format(**fields), answer.format(**fields), column, names)
 
 
 def _fields(
@@ -325,13 +397,12 @@ def _fields(
 ) -> tuple[dict[str, Any], set[str]]:
     """What the forms' slots hold, and which kinds of form fit."""
     row = rng.choice(table.rows)
-    cat, num = (
-        rng.choice(table.of_kind("category", "ref", "person")),
-        rng.choice(table.of_kind("int", "real")),
-    )
+    num = rng.choice(table.of_kind("int", "real"))
     key = table.of_kind("key")[0]
-    name, val = table.cell(row, key), table.cell(row, cat)
-    kind = table.columns[cat]
+    cat = rng.choice(table.of_kind("category", "ref", "person") or [""])
+    raw, val = table.cell(row, key), table.cell(row, cat) if cat else ""
+    name = table.called(rng, raw) if table.goods else raw
+    kind = table.columns[cat] if cat else ""
     high, more = rng.random() < 0.6, rng.random() < 0.5
     agg, total = rng.choice([("SUM", "total"), ("AVG", "average"), ("MAX", "maximum"), ("MIN", "minimum")])
     fields: dict[str, Any] = {
@@ -340,7 +411,8 @@ def _fields(
         "items": plural(table.item),
         "key": key,
         "name": name,
-        "q_name": quoted(name),
+        "raw": raw,
+        "q_name": quoted(raw),
         "cat": cat,
         "val": val,
         "q_val": quoted(val),
@@ -348,18 +420,28 @@ def _fields(
         "said": words(num),
         "word": rng.choice(["highest", "largest", "greatest"] if high else ["lowest", "smallest"]),
         "way": " DESC" if high else "",
+        "extreme": "MAX" if high else "MIN",
         "agg": agg,
         "total": total,
         "bound": table.cell(row, num),
         "sign": ">" if more else "<",
         "than": rng.choice(["above", "more than", "over"] if more else ["below", "less than", "under"]),
     }
-    fields["where"] = pick(rng, WHERE[kind].split("|"), kinds.split).format(cat=cat, val=val)
-    flags = {kind}
-    if num in SAID:
+    fields["least"], fields["most"] = sorted((table.cell(row, num), table.cell(rng.choice(table.rows), num)))
+    flags = {kind} if kind else set()
+    if kind:
+        fields["where"] = pick(rng, WHERE[kind].split("|"), kinds.split).format(cat=cat, val=val)
+        ranks = Counter(table.cell(r, cat) for r in table.rows).most_common(2)
+        if kind != "person" and (len(ranks) < 2 or ranks[0][1] > ranks[1][1]):
+            flags.add("leading")
+    if num in AMOUNTS:
+        flags.add("amount")
+    if table.goods:
+        fields |= {"asks": GOODS[num], "a": f"a{'n' if raw[0] in 'aeio' else ''} {raw}", "s": plural(raw)}
+        flags.add("goods")
+    elif num in SAID:
         asks, up, down = SAID[num]
-        owner = rng.choice([name, name, f"the {table.item} {name}", f"the {name} {table.item}"])
-        fields |= {"asks": asks.replace("{n}", owner), "top": up if high else down}
+        fields |= {"asks": asks.split("|"), "n": table.called(rng, name), "top": up if high else down}
         flags |= {"natural", "ranked"} if up else {"natural"}
     prices = [c for c in ("price", "cost") if c in table.columns]
     counts = [c for c in ("stock", "sold", "days", "seats") if c in table.columns]

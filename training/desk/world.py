@@ -10,8 +10,9 @@ import sqlite3
 from dataclasses import dataclass, field
 from typing import Any
 
-from training.desk.facts import HERE, KINDS, PLACES, Fact, draw_fact, unplaced
-from training.desk.tables import Table, database, draw_tables, proper_name
+from training.desk.facts import CURRENCIES, HERE, KINDS, NAMED, PLACES, Fact, Kind, draw_fact, unplaced
+from training.desk.names import proper_name
+from training.desk.tables import Table, database, draw_tables
 from training.desk.units import ALL_UNITS, LONG, SHORT, convert, plain_number, shown
 from training.kinds import Kinds, pick, rename, styled
 from training.tooling import Call
@@ -63,18 +64,21 @@ HEADS = (
 
 
 TOPICS = (
-    "money | prices costs tickets shop fees",
+    "money fee | prices costs tickets shop fees",
     "person | staff people team who_is_who",
-    "count | inventory numbers stock in_numbers",
+    "count sight | inventory numbers stock in_numbers",
     "length | building grounds sizes measures",
     "mass | goods cargo store",
-    "volume temperature | rooms machines manual technology",
-    "time clock | visit opening_hours times schedule",
-    "date | calendar events diary",
+    "volume temperature rate | rooms machines manual technology",
+    "time clock interval | visit opening_hours times schedule",
+    "date month day | calendar events diary",
     "year colour | history chronicle",
     "origin supplier | suppliers contracts deliveries",
+    "choice name number | handbook rules notes where_is_what good_to_know",
 )
 """What facts the files of one place hold, and what such a file is called."""
+LISTED = ("care", "remarks", "records", "journal", "files", "repairs", "register", "list", "status", "memo", "whereabouts", "news")  # fmt: skip
+"""What a file is called that says one thing each of many."""
 
 
 @dataclass
@@ -89,8 +93,16 @@ class World:
     facts: list[Fact] = field(default_factory=list)
     tables: list[Table] = field(default_factory=list)
     db: sqlite3.Connection | None = None
+    measures: dict[str, str] = field(default_factory=dict)
+    """Number column -> unit, where the database's description tells it."""
     names: dict[str, str] = field(default_factory=dict)
     args: dict[str, str] = field(default_factory=dict)
+    money: str = ""
+    """The currency of all its files, if they share one."""
+    retry: str = ""
+    """What the tools say behind every error."""
+    read: set[str] = field(default_factory=set)
+    """Files that the conversation at hand has read."""
 
     def unit(self, name: str) -> str:
         """A unit as the convert tool names it."""
@@ -106,12 +118,19 @@ class World:
 def make_world(rng: random.Random, kinds: Kinds) -> World:
     styles = ["plain", "plain", "json", "lists", "header", "named", "named"]
     world = World(kinds, rng.random() < 0.2, rng.choice(styles), rng.random() < 0.6)
-    if rng.random() < 0.35:
+    world.money = rng.choice([*CURRENCIES, "", ""])
+    world.retry = rng.choice(["", "", " Correct the call and try again."])
+    world.tables = draw_tables(rng, kinds)
+    world.db = database(world.tables)
+    if rng.random() < 0.4:
         _files_of_one_place(rng, world)
     if not world.facts:
         _files(rng, world)
-    world.tables = draw_tables(rng, kinds)
-    world.db = database(world.tables)
+    if rng.random() < 0.4:
+        _files_about_rows(rng, world)
+    _idle_files(rng, world)
+    columns = {c for t in world.tables for c in t.of_kind("int", "real") if c in MEASURES}
+    world.measures = {c: rng.choice(MEASURES[c].split()) for c in sorted(columns) if rng.random() < 0.7}
     for role, options in ROLE_NAMES.items():
         style = rng.choice(["snake", "snake", "snake", "camel"])
         world.names[role] = _fresh(rng, kinds, options.split(), style, set(world.names.values()))
@@ -135,11 +154,17 @@ def _fresh(rng: random.Random, kinds: Kinds, options: list[str], style: str, tak
 
 
 def _files(rng: random.Random, world: World) -> None:
+    """A file a place; the places may be rows of a table."""
     kinds = world.kinds
-    for _ in range(rng.randint(2, 6)):
-        name, place = proper_name(rng, kinds), rng.choice(PLACES)
+    proper = [t for t in world.tables if not t.goods and len(t.rows) > 2]
+    places = [(proper_name(rng, kinds), rng.choice(PLACES)) for _ in range(rng.randint(2, 6))]
+    if proper and rng.random() < 0.45:
+        table = rng.choice(proper)
+        names = [table.cell(row, table.of_kind("key")[0]) for row in table.rows[:6]]
+        places = [(name, table.item) for name in rng.sample(names, min(len(names), rng.randint(2, 5)))]
+    for name, place in places:
         entity = rng.choice([f"the {name} {place}", name, f"the {place} {name}"])
-        low = name.lower()
+        low = re.sub(r"\W+", "_", name.lower())
         if any(low in f for f in world.files):
             continue
         file = rng.choice(
@@ -157,13 +182,39 @@ def _files(rng: random.Random, world: World) -> None:
         head = rng.choice(HEADS).format(e=entity, E=entity[0].upper() + entity[1:], y=rng.randint(1990, 2025))
         world.files[file] = [head]
         for kind in rng.sample(KINDS, rng.randint(3, 6)):
-            _tell(world, draw_fact(rng, kinds, entity, file, kind))
+            _tell_of(rng, world, entity, file, kind)
         priced = next((f for f in world.facts if f.file == file and f.quantity == "money"), None)
         for _ in range(6 if priced and rng.random() < 0.6 else 0):  # a second price in the same money
-            fact = draw_fact(rng, kinds, entity, file, next(k for k in KINDS if k.quantity == "money"))
+            fact = draw_fact(
+                rng, kinds, entity, file, next(k for k in KINDS if k.quantity == "money"), money=world.money
+            )
             if priced and fact.unit == priced.unit and _tell(world, fact):
                 break
-    for _ in range(rng.choice([0, 0, 1, 2])):  # files without facts
+
+
+def _files_about_rows(rng: random.Random, world: World) -> None:
+    """Files that say of rows of a table what no column of it does."""
+    table = rng.choice(world.tables)
+    key = table.of_kind("key")[0]
+    for stem in rng.sample(LISTED, rng.choice([1, 1, 2])):
+        file = f"{stem}.{rng.choice(['txt', 'txt', 'md'])}"
+        title = stem.capitalize()
+        world.files[file] = [
+            rng.choice(
+                [title, f"# {title}", f"{title}, {rng.randint(1990, 2025)}.", f"{title} of the {table.name}"]
+            )
+        ]
+        few = rng.sample(NAMED, rng.choice([1, 2, 2, 3]))
+        for row in rng.sample(table.rows, min(len(table.rows), rng.randint(3, 6))):
+            name = table.cell(row, key)
+            entity = f"the {name}" if table.goods else rng.choice([name, name, f"the {table.item} {name}"])
+            _tell(world, draw_fact(rng, world.kinds, entity, file, rng.choice(few), money=world.money))
+
+
+def _idle_files(rng: random.Random, world: World) -> None:
+    """Files without facts."""
+    kinds = world.kinds
+    for _ in range(rng.choice([0, 0, 1, 2])):
         topic = kinds.pools.noun(rng).split()[0].lower()
         sentences = [kinds.pools.value(rng, "sentence") for _ in range(rng.randint(2, 4))]
         world.files.setdefault(f"{topic}.txt", sentences)
@@ -182,9 +233,19 @@ def _files_of_one_place(rng: random.Random, world: World) -> None:
         world.files[file] = [head.format(S=subject, e=entity, y=rng.randint(1990, 2025))]
         options = [k for k in KINDS if k.quantity in quantities]
         for _ in range(rng.randint(2, 5)):
-            fact = draw_fact(rng, kinds, HERE, file, rng.choice(options))
-            if HERE not in unplaced(fact.question):
-                _tell(world, fact)
+            _tell_of(rng, world, HERE, file, rng.choice(options))
+
+
+def _tell_of(rng: random.Random, world: World, entity: str, file: str, kind: Kind) -> None:
+    """Write a fact of this kind, and perhaps the same of a thing that one word tells apart."""
+    fact = draw_fact(rng, world.kinds, entity, file, kind, money=world.money)
+    if HERE in unplaced(fact.question):
+        return
+    told = _tell(world, fact)
+    if told and " " in fact.obj and kind.of_things and rng.random() < 0.5:
+        other = draw_fact(rng, world.kinds, entity, file, kind, fact.obj, world.money)
+        if HERE not in unplaced(other.question):
+            _tell(world, other)
 
 
 def _tell(world: World, fact: Fact) -> bool:
@@ -218,6 +279,8 @@ def tool_specs(rng: random.Random, world: World, roles: list[str]) -> list[dict[
             shape = [f"{t.name}{open_}{comma.join(t.columns)})" for t in world.tables]
             lead = rng.choice([" Tables: {}.", " Tables: {}.", " The tables are {}.", " Schema: {}"])
             about += lead.format(", ".join(shape))
+            if told := _measures(rng, world.measures):
+                about += rng.choice([" {}.", " Units: {}.", " ({})"]).format(told)
         if role == "read" and not world.enumerated and "list" not in roles:
             about += f" Files: {', '.join(sorted(world.files))}."
         parameters: dict[str, Any] = {"type": "object", "properties": properties}
@@ -225,6 +288,26 @@ def tool_specs(rng: random.Random, world: World, roles: list[str]) -> list[dict[
             parameters["required"] = list(properties)
         out.append({"name": world.names[role], "description": about, "parameters": parameters})
     return out
+
+
+MEASURES = {
+    "mass": "kilograms kilograms grams pounds",
+    "weight": "kilograms kilograms pounds tonnes",
+    "height": "metres metres centimetres feet",
+    "length": "metres metres feet kilometres",
+    "depth": "metres metres feet",
+    "width": "metres metres centimetres inches",
+    "distance": "kilometres kilometres miles",
+    "capacity": "litres litres gallons",
+    "days": "days",
+    "hours": "hours",
+}
+"""Number columns that may be told in a unit, and the units."""
+
+
+def _measures(rng: random.Random, measures: dict[str, str]) -> str:
+    form = rng.choice(["{c} in {u}", "{c} is in {u}", "{c}: {u}"])
+    return ", ".join(form.format(c=c, u=u) for c, u in measures.items() if c != u)
 
 
 def run_call(world: World, call: Call) -> str:
@@ -236,7 +319,7 @@ def run_call(world: World, call: Call) -> str:
         return json.dumps(names) if world.row_style == "json" else ", ".join(names)
     if role == "read":
         if value["file"] not in world.files:
-            return f"No file {value['file']!r}. Files: {', '.join(sorted(world.files))}."
+            return f"No file {value['file']!r}. Files: {', '.join(sorted(world.files))}.{world.retry}"
         return "\n".join(world.files[value["file"]])
     if role == "search":
         return _search(world, value["text"])
@@ -244,7 +327,7 @@ def run_call(world: World, call: Call) -> str:
         return _query(world, value["sql"])
     if role == "compute":  # our own expressions, and a model's in evaluation: numbers and operators alone
         if set(value["expression"]) - set("0123456789.+-*/()% "):
-            return "Only numbers and + - * / ( ) are allowed."
+            return f"Only numbers and + - * / ( ) are allowed.{world.retry}"
         number = shown(float(eval(value["expression"], {"__builtins__": {}})))
         return f"result: {number}" if world.row_style == "named" else number
     unit, to = (LONG.get(u, u) for u in (value["unit"], value["to"]))
@@ -261,7 +344,7 @@ def _search(world: World, text: str) -> str:
             if found:
                 hits.append((found, f"{file}: {line}"))
     if not hits:
-        return f"No line contains {text!r}. Use another word, or read a file."
+        return f"No line contains {text!r}. Use another word, or read a file.{world.retry}"
     best = max(h[0] for h in hits)
     return "\n".join([h[1] for h in hits if h[0] == best][:4])
 
@@ -271,7 +354,7 @@ def _query(world: World, sql: str) -> str:
     try:
         cursor = world.db.execute(sql)
     except sqlite3.Error as error:
-        return f"SQL error: {error}. Write one SELECT."
+        return f"SQL error: {error}. Write one SELECT.{world.retry}"
     fetched = cursor.fetchmany(9)
     rows = [[plain_number(round(x, 4)) if isinstance(x, float) else x for x in row] for row in fetched]
     columns = [c[0] for c in cursor.description]
