@@ -10,7 +10,7 @@ import random
 import re
 from collections.abc import Sequence
 
-from training.kinds import Split, Spoken, pick, slots_of, words
+from training.kinds import Split, Spoken, pick, slots_of, uncapital, words
 from training.sketches import Sketch, Slot
 
 OPENERS = {
@@ -18,35 +18,56 @@ OPENERS = {
         "What is {g}?", "Calculate {g}.", "Compute {g}.", "Find {g}.", "Determine {g}.", "Work out {g}.", "What's {g}?", "Can you calculate {g}?",
         "I need to know {g}.", "Could you compute {g}?", "Help me calculate {g}.", "Please find {g}.", "I want to calculate {g}.", "Tell me {g}.",
         "Can you find {g}?", "How do I get {g}?", "Give me {g}.", "I'd like to know {g}.", "Estimate {g}.", "Please calculate {g}.", "Evaluate {g}.",
-        "Could you work out {g} for me?", "Can you help me determine {g}?", "My teacher wants {g}.", "We need {g}.",
+        "Could you work out {g} for me?", "Can you help me determine {g}?", "My teacher wants {g}.", "We need {g}.", "I wonder what {g} is.",
+        "Any idea what {g} is?", "How big is {g}?", "Let me know {g}.", "Do you know {g}?", "Please determine {g}.", "Please compute {g}.", "I must find {g}.",
+        "Help me with {g}.", "I have to calculate {g}.", "Can you work out {g}?", "I would like to calculate {g}.", "Figure out {g}.", "Could you tell me {g}?",
+        "For my notes: {g}.", "Question: what is {g}?", "I am trying to find {g}.", "Quick: {g}?", "Show me {g}.", "I'm asked for {g}.",
+        "Will you compute {g}?", "I can't work out {g}.",
     ),
     "g": (
         "Get {g}.", "Find {g}.", "Show me {g}.", "Look up {g}.", "Retrieve {g}.", "Give me {g}.", "Tell me {g}.", "Fetch {g}.", "I want to see {g}.",
         "Can you find {g}?", "I'm looking for {g}.", "Could you get me {g}?", "Search for {g}.", "I need {g}.", "Please find {g}.", "Can you tell me {g}?",
-        "Provide me with {g}.", "Find me {g}.", "I'd like {g}.", "Can you show me {g}?", "Please look up {g}.", "Could you look up {g} for me?", "Find out {g}.",
-        "Would you check {g}?", "Help me find {g}.",
+        "Provide me with {g}.", "Find me {g}.", "I'd like {g}.", "Can you show me {g}?", "Please look up {g}.", "Could you look up {g} for me?",
+        "Find out {g}.", "Would you check {g}?", "Help me find {g}.", "I wonder about {g}.", "Get me {g}, please.", "Where can I find {g}?", "Do you have {g}?",
+        "Let me see {g}.", "Bring up {g}.", "Please get {g}.", "I would like to see {g}.", "Could you find {g}?", "What about {g}?", "Is there {g}?",
+        "Pull up {g}.", "We are looking for {g}.", "I'd love to have {g}.", "Please show me {g}.", "Could you show me {g}?", "Please tell me {g}.",
+        "Any news on {g}?", "Let me know {g}.", "We want {g}.", "Please search for {g}.", "May I see {g}?", "Do look for {g}.",
     ),
     "!": (
         "{g}.", "{g}.", "{g}", "Please {g}.", "Can you {g}?", "Could you {g}?", "I want to {g}.", "I'd like to {g}.", "I need to {g}.", "Help me {g}.",
         "Could you please {g}?", "I want you to {g}.", "Would you {g}?", "We would like to {g}.", "Go ahead and {g}.", "Let's {g}.", "My plan is to {g}.",
+        "Let us {g}.", "Now {g}.", "I have to {g}.", "Is it possible to {g}?", "Would you mind helping me {g}?", "Time to {g}.", "Please help me {g}.",
+        "It would be great to {g}.", "We need to {g}.", "I was going to {g}.", "Just {g}.", "I intend to {g}.", "Will you {g}?", "I'd love to {g}.",
+        "Kindly {g}.",
     ),
 }  # fmt: skip
 STORIES = (
     "I am working on a problem. {s} {q}", "{s} {q}", "Here is what I know: {s} {q}", "We have the following. {s} {q}", "For my homework: {s} {q}",
     "Suppose this: {s} {q}", "I have a question. {s} {q}", "These are the details. {s} {q}", "{q} {s}", "Let me explain. {s} {q}", "{s} Now, {q}",
+    "{s} That is all I know. {q}", "Imagine the following. {s} {q}", "My case: {s} {q}", "{s} So: {q}", "Some facts first. {s} {q}", "{q} What I know: {s}",
+    "{q} The data: {s}", "From my notes: {s} {q}", "We know this much: {s} {q}",
 )  # fmt: skip
 NAMED = (
     "with the {n} {v}", "{n}: {v}", "with {n} set to {v}", "where the {n} is {v}", "with {v} as the {n}", "using {n} {v}", "and {n} {v}", "({n} {v})",
+    "having {v} as the {n}", "whose {n} is {v}", "taking {v} as the {n}", "for the {n} {v}", "with {n} = {v}", "at a {n} of {v}", "and with the {n} {v}",
 )  # fmt: skip
 # several values in one breath: their names, the values in the same order, or each beside its name
 JOINT = (
     "given {ns} as {vs}", "with {ns} of {vs}", "with {ns} of {vs}, respectively", "given {eqs}", "with {eqs}", "where {eqs}", "({eqs})", "; {cols}", "if {are}",
     "where {are}", "using {vs} as {ns}", "with {vs} for {ns}, in that order", ", {ns} being {vs}", "when {are}", ", say {eqs}", "given that {are}",
+    "using {eqs}", "for {cols}", "with the values {cols}", "having {ns} of {vs}", "whose {ns} are {vs}", "at {eqs}", "taking {vs} for {ns}",
+    "knowing that {are}", ", as {are}", "provided that {are}",
 )  # fmt: skip
 
 LATER = (
-    "The {n} should be {v}.", "Use {v} as the {n}.", "Please use {v} for the {n}.", "Take {v} for the {n}.", "For the {n}, use {v}.", "By the way, the {n} is {v}.",
-    "I want {v} as the {n}.", "Set the {n} to {v}.", "Make it {v} for the {n}.", "{v} is the {n}.",
+    "The {n} should be {v}.", "Use {v} as the {n}.", "Please use {v} for the {n}.", "Take {v} for the {n}.", "For the {n}, use {v}.",
+    "By the way, the {n} is {v}.", "I want {v} as the {n}.", "Set the {n} to {v}.", "Make it {v} for the {n}.", "{v} is the {n}.", "Let the {n} be {v}.",
+    "I think {v} is right for the {n}.", "With {v} for the {n}, please.", "Keep in mind that the {n} is {v}.", "And the {n}? {v}.", "Put {v} for the {n}.",
+    "Enter {v} as the {n}.", "I forgot: the {n} is {v}.", "As the {n} I want {v}.", "I want {v} as {n}.", "Regarding the {n}: {v}.", "Choose {v} for the {n}.",
+    "Choose {v} as {n}.", "My {n} is {v}, by the way.", "My {n}: {v}.", "Its {n} is {v}.", "It has {v} as its {n}.", "Note: the {n} is {v}.",
+    "The {n} has to be {v}.", "The {n} needs to be {v}.", "And the {n} is {v}.", "Oh, the {n} is {v}.", "Please go with {v} for the {n}.",
+    "Have the {n} be {v}.", "We take {v} as the {n}.", "We want the {n} to be {v}.", "{v} will do as the {n}.", "{v} as the {n}, please.",
+    "I'd like the {n} to be {v}.", "Give {v} as the {n}.",
 )  # fmt: skip
 
 
@@ -71,7 +92,7 @@ def request(
         text = _close(re.sub(r"([.?!]?)$", lambda m: f" {_flowing(parts)}{m.group()}", goal[1:], count=1))
         return text + later if text[-1] in ".?!" else f"{text}.{later}"
     if parts and rng.random() < 0.14:
-        text = _led(rng, sketch, goal, parts, split)
+        text = _led(rng, sketch, goal, parts, split, given)
     else:
         tail = _flowing(parts) if rng.random() < 0.85 else ", ".join(p.lstrip(",; ") for p in parts)
         text = _sentence(rng, sketch, _close(f"{goal} {tail}"), split)
@@ -119,6 +140,8 @@ def _parts(rng: random.Random, slots: dict[str, Slot], left: dict[str, Spoken], 
             phrase = pick(rng, together, split)
         else:
             phrase = pick(rng, fitting, split)
+        if "${v}" in phrase and not text[0].isdigit():
+            text = str(spoken.value) if spoken.value is not None else text  # "$one"
         used = set(slots_of(phrase)) - {"v"}
         told |= used
         out.append(
@@ -126,6 +149,7 @@ def _parts(rng: random.Random, slots: dict[str, Slot], left: dict[str, Spoken], 
         )
     if rng.random() < 0.35:
         rng.shuffle(out)
+        out.sort(key=lambda part: part.startswith(("and ", ",")))  # these go on from what was said
     return out
 
 
@@ -167,15 +191,29 @@ def _flowing(parts: Sequence[str]) -> str:
     return text.strip()
 
 
-def _led(rng: random.Random, sketch: Sketch, goal: str, parts: Sequence[str], split: Split) -> str:
+def opening(text: str, given: dict[str, Spoken]) -> str:
+    """Words at the head of a sentence: with a capital, unless a value stands there, which is copied as it is."""
+    return (
+        text
+        if any(text.startswith(s.text) for s in given.values() if s.text)
+        else text[:1].upper() + text[1:]
+    )
+
+
+def _led(
+    rng: random.Random,
+    sketch: Sketch,
+    goal: str,
+    parts: Sequence[str],
+    split: Split,
+    given: dict[str, Spoken],
+) -> str:
     """What is given comes first: 'Given a mass of 2 kg, what is …?'"""
     ahead = _flowing(parts).lstrip(",; ")
     if re.match(r"with .*\d", ahead):
         ahead = rng.choice(["With ", "Given ", "Assuming ", "For "]) + ahead[5:]
-    rest = _sentence(rng, sketch, goal, split)
-    if not re.match(r"(I|I'd|I'm|[A-Z]{2,})\b", rest):
-        rest = rest[0].lower() + rest[1:]
-    return f"{ahead[0].upper()}{ahead[1:]}, {rest}"
+    rest = uncapital(_sentence(rng, sketch, goal, split), [s.text for s in given.values()])
+    return _close(f"{opening(ahead, given)}, {rest}")
 
 
 def _story(

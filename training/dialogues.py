@@ -11,6 +11,7 @@ import random
 import re
 from collections.abc import Callable
 
+from training.contrast import twin
 from training.desk.tasks import Desk
 from training.kinds import SCALARS, Kinds, Param, Pools, Split, Spoken, pick, words
 from training.replies import failure, result, wrong
@@ -19,7 +20,8 @@ from training.talk import DECLINES, plain_question, small_talk
 from training.tooling import Task, Tool, Toolsmith, arguments, parallel, plain, several, single
 from training.turns import Conversation, Message, plan, system
 
-DESK = 0.3  # share of agent-loop tasks
+DESK = 0.33  # share of agent-loop tasks
+TWINS = 0.4  # share of single calls that another follows which differs in one thing
 
 
 class Writer:
@@ -46,7 +48,22 @@ class Writer:
             made = [place.conversation(rng) for _ in range(min(most, rng.randint(4, 8)))]
         else:
             given = self.toolset(rng)
-            made = [self._kind(rng)(rng, given) for _ in range(min(most, rng.randint(4, 8 + len(given))))]
+            made = []
+            wanted = min(most, rng.randint(4, 8 + len(given)))
+            while len(made) < wanted:
+                kind = self._kind(rng)
+                if kind != self.calls:
+                    made.append(kind(rng, given))
+                    continue
+                task, tag = self.task(rng, given)
+                made.append(self._called(rng, given, task, tag))
+                tool = next(t for t in given if t.name == task.calls[0][0])
+                if (
+                    len(task.calls) == 1
+                    and rng.random() < TWINS
+                    and (alike := twin(rng, tool, task.spoken[0]))
+                ):
+                    made.append(self._called(rng, given, alike, tag))
         first = made[0].messages
         start = first[:1] if first[0].role == "system" else []
         branches = [[m for m in c.messages if m.role != "system"] for c in made]
@@ -61,7 +78,7 @@ class Writer:
     def toolset(self, rng: random.Random) -> list[Tool]:
         """One to six tools, sometimes many: of any topics, or some that must be told apart."""
         count = rng.choice([1, 1, 2, 2, 3, 4, 6]) if rng.random() < 0.97 else rng.randint(9, 16)
-        alike = self.smith.siblings(rng, min(count, 4)) if count > 1 and rng.random() < 0.5 else []
+        alike = self.smith.siblings(rng, min(count, 4)) if count > 1 and rng.random() < 0.55 else []
         tools = {t.name: t for t in alike}
         while len(tools) < count:
             t = self.smith.tool(rng)
@@ -92,7 +109,9 @@ class Writer:
         return single(rng, tool), "simple" if len(given) == 1 else "multiple"
 
     def calls(self, rng: random.Random, given: list[Tool]) -> Conversation:
-        task, tag = self.task(rng, given)
+        return self._called(rng, given, *self.task(rng, given))
+
+    def _called(self, rng: random.Random, given: list[Tool], task: Task, tag: str) -> Conversation:
         thought = plan(rng, " and ".join(dict.fromkeys(words(c[0]) for c in task.calls)), self.split, 0.25)
         messages = [
             *system(rng, self.pools),

@@ -231,19 +231,8 @@ def described(schema: dict[str, Any], about: str) -> dict[str, Any]:
 
 
 MONTHS = [
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-]
+    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December",
+]  # fmt: skip
 DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
 
 
@@ -340,7 +329,10 @@ def listed(
     values = [i.value for i in items]
     if rng.random() < 0.15:
         return Spoken(values, json.dumps(values, ensure_ascii=False))
-    return Spoken(values, joined([i.text for i in items], rng))
+    texts = [i.text for i in items]
+    if len(texts) > 1 and any("," in t or " and " in t for t in texts):  # where an item ends must show
+        texts = [f'"{t}"' for t in texts]
+    return Spoken(values, joined(texts, rng))
 
 
 def identifier(rng: random.Random, pools: Pools) -> str:

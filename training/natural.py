@@ -49,7 +49,7 @@ def drawn(rng: random.Random, kinds: Kinds, sketch: Sketch, prefix: bool = False
     style = rng.choice(["snake", "snake", "snake", "snake", "camel"])
     params: dict[str, Param] = {}
     slots = sketch.slots
-    if rng.random() < 0.3:  # what tools of any topic offer beside, and people seldom use
+    if rng.random() < 0.4:  # what tools of any topic offer beside, and people seldom use
         taken = {n for slot in slots for n in slot.names}
         extras = [s for s in EXTRAS[sketch.opened] if not taken & set(s.names)]
         slots = (*slots, *rng.sample(extras, rng.choice([1, 1, 2, 3])))

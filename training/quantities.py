@@ -164,6 +164,10 @@ TWICE = (
 )  # fmt: skip
 
 
+LIST = re.compile(r", | and ")
+"""In the text of a value: one of several calls, which must not run into a value beside it."""
+
+
 def _noun(part: str) -> str:
     """'the mass is 3 kg' behind a 'with'."""
     return re.sub(r"^the (.+?) is ", r"\1 of ", part)
@@ -272,7 +276,11 @@ def compute_tool(
             head += f" of the {for_what}"
         parts = []
         apart = dict(spoken)
-        if len(twice) == 2 and all(n in spoken for n in twice) and r.random() < 0.8:
+        if (
+            len(twice) == 2
+            and all(n in spoken and not LIST.search(spoken[n].text) for n in twice)
+            and r.random() < 0.8
+        ):
             a, b = (apart.pop(n).text for n in twice)
             both = pick(r, TWICE, split)
             both += "{u}" if measure == " percent" and "{u}" not in both else ""

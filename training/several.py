@@ -25,10 +25,24 @@ from training.kinds import (
     uncapital,
     words,
 )
+from training.phrases import (
+    AGAIN,
+    COUNTED,
+    EACH,
+    LEADS,
+    LED_LINKS,
+    LINKS,
+    ONES,
+    PEOPLE,
+    PLAIN,
+    STARTS,
+    TUPLES,
+)
 from training.tooling import Task, Tool, arguments, plain
 
 MARK = 0xE000  # one private character a value that differs
 MARKS = re.compile("[\ue000-\ue0ff]")
+GLUED = re.compile("[\ue000-\ue0ff][-\\w^*]|[\\w/^][\ue000-\ue0ff]")  # a value inside a word or formula
 NO_LIST = re.compile(r"[?!;\"\n]|\.(?!\d)")  # a text that cannot stand in a list of several
 UNIT = re.compile(
     r"(?:%|°C|°F|°| ?(?:kg|km/h|km|cm|mm|mph|m/s\^?2?|m/s²|m/s|m|ft|lbs?|g|L|ml|kWh|J|N|V|A|W|K|Pa|Hz|USD|EUR|GBP|units?|percent|degrees(?: (?:Celsius|Fahrenheit|C|F))?"
@@ -130,6 +144,8 @@ def _marked(rng: random.Random, drawn: _Sets) -> str | None:
     text = drawn.tool.ask(rng, {**drawn.sets[0], **marks})
     if sorted(MARKS.findall(text)) != [m.text for m in marks.values()]:
         return None
+    if GLUED.search(text):
+        return None
     told = [v.text for k, v in drawn.sets[0].items() if k not in marks]
     return None if any(_beside(text, m.start(), told) for m in MARKS.finditer(text)) else text
 
@@ -150,14 +166,6 @@ def _fill(text: str, drawn: _Sets, values: dict[str, Spoken]) -> str:
 
 
 # ── what stands around the values, told for each call ────────────────────────────────────────
-
-LINKS = (
-    " and ", ", and ", ", as well as ", " as well as ", "; ", ", then ", " plus ", ", also ", " and then ", ", and then ",
-    " & ", ", along with ", ", and finally ", " and lastly ",
-)  # fmt: skip
-LED_LINKS = (
-    ", and also ", ", also ", ", and then ", ". Also ", ", and again ", ", plus ", ". And ", "; and ", ", and once more ",
-)  # fmt: skip
 
 
 def _spans(rng: random.Random, drawn: _Sets, split: Split) -> Task | None:
@@ -291,19 +299,6 @@ def _linked(rng: random.Random, groups: Sequence[str], led: bool, split: Split) 
 
 # ── case by case ─────────────────────────────────────────────────────────────────────────────
 
-ONES = (
-    "{q}: one {w}", "{q}. One {w}", "{q}, one {w}", "{q}. I need {n} of these: one {w}",
-)  # fmt: skip
-LEADS = (
-    "There are {n} cases. ", "I have {n} of them. ", "I want to do this {n} times. ", "Here are {n} {t}. ", "Consider {n} {t}. ", "We have {n} {t}. ",
-    "Someone is working with {n} {t} and wants an answer for each. ", "This is about {n} {t}. ", "My teacher gave us {n} {t}. ", "{N} {t}: ",
-    "Imagine {n} {t}. ", "In an experiment there are {n} {t}. ", "A student compares {n} {t}. ", "Suppose we look at {n} {t}. ", "I am comparing {n} {t}. ",
-    "Imagine you are looking at {n} {t}. ", "For a report I need numbers for {n} {t}. ", "{N} {t} are given. ", "Our team has {n} {t} to check. ", "Let us take {n} {t}. ",
-    "Say we have {n} {t}. ", "I am thinking about {n} different {t}. ", "There are {n} {t} on my list. ", "We measured {n} {t}. ",
-)  # fmt: skip
-EACH = (
-    " for each", " for each of them", " for each case", " in each case", " for each one", " in both cases", " for both", " for all of them", " separately", " for every one of them",
-)  # fmt: skip
 THING = re.compile(r"\b(?:of|for|in|from) an? ((?:[a-z]+ )?[a-z]+)$")
 LABELS: tuple[Callable[[random.Random, int], str], ...] = (
     lambda r, i: f"case {'ABCD'[i]}",
@@ -317,7 +312,6 @@ LABELS: tuple[Callable[[random.Random, int], str], ...] = (
     lambda r, i: f"day {i + 1}",
     lambda r, i: f"plan {i + 1}",
 )
-PEOPLE = ("Anna", "Ben", "Clara", "David", "Emma", "Farid", "Grace", "Hiro", "Ines", "Jonas", "Kofi", "Lena", "Maya", "Noah", "Olga", "Pablo")  # fmt: skip
 
 
 def _bare(rng: random.Random, drawn: _Sets) -> str | None:
@@ -471,12 +465,6 @@ def _cases(rng: random.Random, drawn: _Sets, split: Split) -> Task | None:
     return drawn.task(body + ("?" if asked.endswith("?") else "."))
 
 
-COUNTED = (
-    " I need it for {n} {t}: {l}.", " Do this for the {t} {l}.", " There are {n} {t}: {l}.", " The {t} are {l}.", " My {n} {t} are {l}.", " It is about {n} {t}, {l}.",
-    " Please do it for each of these {t}: {l}.", " ({t}: {l})", " Take {l} as {t}.", " I have {n} {t}: {l}.", " Each of these {t}, please: {l}.", " For {n} {t}: {l}.",
-)  # fmt: skip
-
-
 def _counted(rng: random.Random, drawn: _Sets, split: Split) -> Task | None:
     """'… I need it for three cities: Oslo, Rome and Bern.'; 'The first city is Oslo, the second Rome.'"""
     asked = _bare(rng, drawn)
@@ -502,16 +490,7 @@ def _counted(rng: random.Random, drawn: _Sets, split: Split) -> Task | None:
 
 # ── once more, with what differs ─────────────────────────────────────────────────────────────
 
-AGAIN = (
-    " Do the same {w}.", " Then do the same calculation {w}.", " And can you do the same but {w} instead?", " Can you also do it {w}?", " The same again {w}, please.",
-    " What if it were {w} instead?", " How about {w}?", " And what about {w}?", " Also do this {w}.", " Repeat this {w}.", " Now once more, {w}.", " And {w}?", " And also {w}.",
-    " I also need the same {w}.", " Then again {w}.", " Please do that {w} too.", " Next, the same {w}.", " Also {w}.", " Could you then repeat it {w}?",
-    " Everything else being the same, what about {w}?", " Run it a second time {w}.", " After that, do it {w}.", " Do likewise {w}.",
-)  # fmt: skip
 SAME = re.compile(r"(?:^|(?<=\W))(?:in|of|for|from|to|at|against|by|near|on|about|with|around) $")
-STARTS = (
-    "Also, ", "My next question: ", "Then, ", "And ", "After that, ", "Next, ", "In addition, ", "Secondly, ", "And also, ", "Additionally, ", "Finally, ", "I would also like this: ",
-)  # fmt: skip
 
 
 def _again(rng: random.Random, drawn: _Sets, split: Split) -> Task | None:
@@ -618,18 +597,6 @@ def _crossed(rng: random.Random, drawn: _Sets, split: Split) -> Task | None:
 
 LIKE_PAIR = re.compile(
     r"(?:^|[a-z]_?)(?:a|b|c|x|y|z|1|2|first|second|one|two)$|^(?:first|second|from|to|start|end|base|target)_|number|side|value"
-)
-TUPLES = (
-    " for these {k} of {n}: {l}.", " with {n} {l}.", " for {n} of {l}.", " for the following {k} ({n}): {l}.", " for ({n}) = {l}.", ": {l} ({n}).", " taking {l} as {n}.",
-)  # fmt: skip
-PLAIN = (
-    " for {l}.",
-    " of {l}.",
-    ": {l}.",
-    " for the {k} {l}.",
-    " of the following {k}: {l}.",
-    " for these {k}: {l}.",
-    " of the {c} {k} {l}.",
 )
 
 

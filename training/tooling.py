@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from training.asking import opening
 from training.families import FAMILIES, Family, family_params
 from training.kinds import (
     SCALARS,
@@ -30,7 +31,20 @@ from training.kinds import (
     words,
 )
 from training.natural import drawn
-from training.quantities import RESULTS, compute_tool
+from training.phrases import (
+    ANOTHER,
+    ASIDES,
+    BRIEF,
+    CASES,
+    FILLERS,
+    JOINERS,
+    NOUNS,
+    OPENERS,
+    ORDINALS,
+    TAILS,
+    VERBS,
+)
+from training.quantities import LIST, RESULTS, compute_tool
 from training.quantities import VERBS as COMPUTE_VERBS
 from training.sketches import DOMAINS, SKETCHES, Sketch, likeness
 from training.variety import BARE, Pair, any_param, decorated, pair, wordy
@@ -70,104 +84,6 @@ def _close(text: str) -> str:
     text = re.sub(r"\s+([.,?!;:)])", r"\1", text)
     text = re.sub(r"([?!])\.", r"\1", text)
     return text
-
-
-OPENERS = (
-    "Please {}",
-    "Could you {}?",
-    "Can you {}?",
-    "I want to {}.",
-    "I'd like to {}.",
-    "I need to {}.",
-    "Help me {}.",
-    "{}",
-    "{}.",
-    "Hey, {}",
-    "Would you {}?",
-    "My task is to {}.",
-    "Go ahead and {}.",
-    "We have to {}.",
-    "I would like you to {}.",
-    "Let's {}.",
-    "It is time to {}.",
-    "Time to {}.",
-    "Make sure to {}.",
-    "You should {}.",
-    "My boss wants me to {}.",
-    "Is it possible to {}?",
-    "Are you able to {}?",
-    "How about you {}?",
-    "Now {}.",
-    "Kindly {}.",
-    "Just {}.",
-    "Try to {}.",
-    "I have to {} today.",
-    "We want to {}, please.",
-    "Do me a favor and {}.",
-    "Will you {}?",
-    "First of all, {}.",
-    "I'm trying to {}.",
-    "I am looking to {}.",
-    "What I need is to {}.",
-    "Please help us {}.",
-    "Could you please {}?",
-    "If you can, {}.",
-    "{}, please.",
-    "{}, will you?",
-    "Assist me to {}.",
-    "Somebody must {}.",
-    "They asked us to {}.",
-    "I'd love to {}.",
-)
-FILLERS = (
-    "",
-    "",
-    "",
-    "",
-    "Hi! ",
-    "Hello, ",
-    "Thanks in advance. ",
-    "Quick one: ",
-    "OK, ",
-    "Good morning. ",
-    "Next: ",
-    "Listen, ",
-    "I'm working on a report. ",
-    "We have a meeting soon. ",
-    "This is for my homework. ",
-    "My colleague asked me for something. ",
-    "I was wondering about this for a while. ",
-    "We are planning the next quarter. ",
-    "I'm curious: ",
-    "For my project: ",
-    "As part of our review, here is what I want. ",
-    "I'm new here. ",
-    "Sorry to bother you again. ",
-    "It would help me a lot. ",
-)
-ASIDES = (
-    "We talked about this {n} days ago. ",
-    "I have asked {n} times already. ",
-    "I waited {n} hours for this. ",
-    "There are {n} minutes left. ",
-    "This is question {n} on my sheet: ",
-    "Room {n} wants to know: ",
-    "My {n} colleagues and I have a question. ",
-    "After {n} tries I give up. ",
-)
-TAILS = (
-    "",
-    "",
-    "",
-    "",
-    "",
-    "",
-    " Thanks!",
-    " I'd be grateful.",
-    " It is for a friend.",
-    " Thank you.",
-    " That's all.",
-)
 
 
 class Toolsmith:
@@ -237,21 +153,34 @@ class Toolsmith:
             made = [self.api(rng, raw) for raw in rng.sample(raws, min(count, len(raws)))]
         elif roll < 0.75:
             noun = self._noun(rng)
-            taken: set[str] = set()
-            for verb, said in rng.sample(VERBS, len(VERBS)):
-                if len(made) < count and not taken & set(said.split("|")):
-                    taken |= set(said.split("|"))
-                    made.append(self.composed(rng, (verb, said), noun))
-        elif roll < 0.87:
-            verb_ = rng.choice(VERBS)
-            head = rng.choice(NOUNS)
-            made = [self.composed(rng, verb_, f"{head} {self.pools.noun(rng)}") for _ in range(count)]
+            verbs = _unlike(rng.sample(VERBS, len(VERBS)))
+            made = [self.composed(rng, verb, noun) for verb in verbs[:count]]
+        elif roll < 0.90:
+            made = self._cousins(rng, count)
         else:
             field_ = rng.choice([self.pools.adjective, self.pools.noun])(rng)
             verb = rng.choice(COMPUTE_VERBS)
             made = [self.computing(rng, f"{field_} {r}", verb) for r in rng.sample(RESULTS, count)]
         unique = {t.name: self._ready(rng, t) for t in made}
         return list({t.topic: t for t in unique.values()}.values())
+
+    def _cousins(self, rng: random.Random, count: int) -> list[Tool]:
+        """Tools of one verb or one thing that one word of their names tells apart, half of the time with the same
+        parameters: only the name shows which is meant."""
+        verbs = rng.sample(VERBS, len(VERBS))
+        head, other = rng.choice(NOUNS), self._noun(rng)
+        form = rng.random()
+        if form < 0.4:
+            things = [(verbs[0], f"{head} {self.pools.noun(rng)}") for _ in range(count)]
+        elif form < 0.7:
+            things = [(verbs[0], f"{self.pools.adjective(rng)} {head}") for _ in range(count)]
+        elif form < 0.85:
+            things = [(verbs[0], f"{self.pools.noun(rng)} {head} {other.split()[-1]}") for _ in range(count)]
+        else:
+            things = [(verb, f"{head} {other}") for verb in _unlike(verbs)[:count]]
+        first = self.composed(rng, *things[0])
+        shared = first.params if rng.random() < 0.5 else None
+        return [first, *(self.composed(rng, verb, noun, shared) for verb, noun in things[1:])]
 
     def _ready(self, rng: random.Random, tool: Tool, wordiness: float = 0.3) -> Tool:
         long = rng.random() < wordiness
@@ -325,7 +254,14 @@ class Toolsmith:
             noun = f"{self.pools.adjective(rng) if rng.random() < 0.6 else rng.choice(NOUNS)} {noun}"
         return noun
 
-    def composed(self, rng: random.Random, verb_: tuple[str, str] | None = None, noun: str = "") -> Tool:
+    def composed(
+        self,
+        rng: random.Random,
+        verb_: tuple[str, str] | None = None,
+        noun: str = "",
+        like: Sequence[Param] | None = None,
+    ) -> Tool:
+        """like: its parameters, else new ones."""
         verb, said = verb_ or rng.choice(VERBS)
         noun = noun or self._noun(rng)
         style = rng.choice(["snake", "snake", "camel"])
@@ -333,9 +269,9 @@ class Toolsmith:
         name = self._name(rng, base, style)
         if "_" in name and rng.random() < 0.1 and in_split(name, self.split):
             name = name.replace("_", ".", 1)
-        params: dict[str, Param] = {}
+        params: dict[str, Param] = {p.name: p for p in like or ()}
         needed = rng.randint(1, 3)
-        for i in range(needed + rng.choice([0, 0, 1, 1, 2, 3])):
+        for i in range(0 if like else needed + rng.choice([0, 0, 1, 1, 2, 3])):
             roll = rng.random()
             if roll < 0.05:
                 made = self.kinds.nested(rng, style, i < needed)
@@ -364,7 +300,7 @@ class Toolsmith:
         article = rng.choice(["the", "a", "my", "", "an" if noun[0] in "aeiou" else "a"])
         request = f"{rng.choice(said.split('|'))} {article} {noun}"
         joint: list[Pair] = []
-        if rng.random() < 0.3:
+        if not like and rng.random() < 0.3:
             first, second, both = pair(rng, self.kinds, style, True)
             if first.name not in params and second.name not in params and first.name != second.name:
                 params |= {first.name: first, second.name: second}
@@ -397,6 +333,10 @@ class Toolsmith:
                 if both.first in spoken and both.second in spoken and r.random() < 0.8:
                     phrase = pick(r, both.phrases, split)
                     values = {"a": spoken[both.first].text, "b": spoken[both.second].text}
+                    if any(LIST.search(v) for v in values.values()):
+                        continue
+                    if phrase[0] == "{" and len(spoken) > 2:  # nothing but values would run into those before
+                        phrase = f"for {phrase}"
                     parts.append(re.sub(r"\{([ab])\}", lambda m: values[m.group(1)], phrase))  # noqa: B023
                     together |= {both.first, both.second}
             # of several texts each is named
@@ -421,18 +361,20 @@ class Toolsmith:
                 else:
                     phrase = f"{words(name)} {{v}}"
                 used.add(phrase)
-                parts.append(phrase.replace("{v}", value.text))
+                several_words = free and value.value == value.text and LIST.search(value.text)
+                parts.append(phrase.replace("{v}", f'"{value.text}"' if several_words else value.text))
             r.shuffle(parts)
             said = core.rstrip(".")
             if r.random() < 0.15:  # a person leaves small words out
                 said = re.sub(r"(?<=\S) (the|a|an|of|my) ", " ", said, count=1)
-            glue = r.choice([" ", " ", ", ", " and ", "; ", ", "])
+            # where one text ends and the next begins must show
+            glue = r.choice([", ", " and ", "; ", ", "] if free else [" ", " ", ", ", " and ", "; ", ", "])
             opener = pick(r, OPENERS, split)
             if not parts:
                 body = said
             elif r.random() < 0.15:  # what is given comes first
                 ahead, rest = glue.join(parts), opener.format(said)
-                return _close(f"{ahead[0].upper()}{ahead[1:]}, {uncapital(rest, [])}")
+                return _close(f"{opening(ahead, spoken)}, {uncapital(rest, [])}")
             else:
                 body = said + r.choice([" ", " ", " ", ", ", ": "]) + glue.join(parts)
             text = opener.format(body)
@@ -450,141 +392,15 @@ def bind(tool: Tool) -> Tool:
     return tool
 
 
-VERBS = [
-    ("get", "get|show me|fetch|look up|give me|retrieve|tell me"),
-    ("list", "list|show|enumerate|show me all of"),
-    ("find", "find|search for|look for|locate"),
-    ("search", "search|look through|find"),
-    ("create", "create|make|add|set up"),
-    ("delete", "delete|remove|get rid of|erase"),
-    ("update", "update|change|modify|edit"),
-    ("calculate", "calculate|compute|work out|determine"),
-    ("check", "check|verify|test|have a look at"),
-    ("send", "send|deliver|submit"),
-    ("book", "book|reserve|arrange"),
-    ("convert", "convert|turn|change"),
-    ("analyze", "analyze|examine|study"),
-    ("generate", "generate|produce|make"),
-    ("schedule", "schedule|plan|arrange"),
-    ("compare", "compare|contrast"),
-    ("estimate", "estimate|guess|predict|forecast"),
-    ("start", "start|launch|run|begin"),
-    ("stop", "stop|end|halt|cancel"),
-    ("measure", "measure|gauge|determine"),
-    ("assign", "assign|give|allocate"),
-    ("export", "export|download|save"),
-    ("import", "import|load|upload"),
-    ("validate", "validate|check|confirm"),
-    ("summarize", "summarize|sum up|condense"),
-    ("rank", "rank|sort|order"),
-    ("order", "order|buy|purchase"),
-    ("monitor", "monitor|watch|observe"),
-]
-NOUNS = [
-    "report",
-    "invoice",
-    "order",
-    "ticket",
-    "user",
-    "account",
-    "device",
-    "sensor",
-    "report",
-    "budget",
-    "meeting",
-    "project",
-    "contract",
-    "price",
-    "route",
-    "flight",
-    "hotel",
-    "room",
-    "recipe",
-    "workout",
-    "lesson",
-    "course",
-    "exam",
-    "grade",
-    "song",
-    "album",
-    "movie",
-    "actor",
-    "player",
-    "team",
-    "match",
-    "score",
-    "tournament",
-    "planet",
-    "star",
-    "molecule",
-    "cell",
-    "gene",
-    "protein",
-    "reaction",
-    "equation",
-    "matrix",
-    "vector",
-    "distance",
-    "speed",
-    "temperature",
-    "pressure",
-    "energy",
-    "voltage",
-    "loan",
-    "mortgage",
-    "stock",
-    "portfolio",
-    "tax",
-    "salary",
-    "dividend",
-    "currency",
-    "rate",
-    "city",
-    "country",
-    "river",
-    "mountain",
-    "population",
-    "law",
-    "case",
-    "court",
-    "patent",
-    "statute",
-    "painting",
-    "sculpture",
-    "museum",
-    "concert",
-    "festival",
-    "restaurant",
-    "menu",
-    "wine",
-    "garden",
-    "plant",
-    "animal",
-    "species",
-    "bird",
-    "fish",
-    "patient",
-    "medicine",
-    "diagnosis",
-    "appointment",
-    "insurance",
-    "server",
-    "database",
-    "table",
-    "index",
-    "backup",
-    "branch",
-    "commit",
-    "build",
-    "log",
-    "alert",
-    "metric",
-    "dashboard",
-    "playlist",
-    "photo",
-    "video",
-    "file",
-]
+def _unlike(verbs: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The verbs of which no two are said in one word."""
+    taken: set[str] = set()
+    out = []
+    for verb, said in verbs:
+        if not taken & set(said.split("|")):
+            taken |= set(said.split("|"))
+            out.append((verb, said))
+    return out
 
 
 def _imperative(about: str) -> str:
@@ -602,7 +418,8 @@ def _imperative(about: str) -> str:
         verb = verb[:-3] + "y"
     elif verb.endswith("s") and not verb.endswith("ss"):
         verb = verb[:-1]
-    return (verb + rest)[:90]
+    said = verb + rest
+    return said if len(said) <= 90 else said[:90].rpartition(" ")[0]
 
 
 # ── tasks ────────────────────────────────────────────────────────────────────────────────────
@@ -647,16 +464,6 @@ def single(rng: random.Random, tool: Tool) -> Task:
     return Task(request, ((tool.name, plain(spoken)),), (spoken,))
 
 
-JOINERS = (
-    " Also, ", " And ", " Then ", " After that, ", " Besides, ", "\n", " Furthermore, ", "; ", " ", " And also ", " Additionally, ", " In addition, ", " Moreover, ", " On top of that, ", " Next, ", " Finally, ", " Plus, ", " I also need this: ", " One more thing: ", " Apart from that, ", " Second, ", " While you are at it, ", " Afterwards, ", " Once done, ", " At the same time, ", " As well, ", " Oh, and ", " Then please ", " Likewise, ", " Lastly, ", ", and then ", ", and ", " - also, ", "\nAlso: ", "\nAnd ", " & ", " Separately, ", " For another matter, ", " Meanwhile, ", " Furthermore please ", " To finish, ", " Other than that, ", " Aside from this, ",
-    " Also please ", " By the way, ", " Then also ", ". And then, ", " Oh, one more: ", " Another thing: ", " Also, could I ask: ", " OK, and ", " Right after, ", " Following that, ", " On another note, ", " Next up: ",
-    " In the same go, ", " Thirdly, ", " To add to that, ", " Now for something else: ", " And if you can, ", " When that is finished, ", " When done, ", " Further, ", " Equally, ", " And one more request: ", " Then there is this: ", " Subsequently, ",
-    " Later on, ", " My other question: ", " I have another one: ", " Similarly, ", " As a next step, ", " Not only that: ", " Beyond that, ", " In parallel, ", " Together with this, ", " Next please ", " Incidentally, ",
-    " That aside, ", " And now ", ", and also ", ", after which ", " + ", "\n\n", "\nThen ", "\nNext: ", " ... and ", " -- then ", " PS: ",
-    " What is more, ",
-)  # fmt: skip
-
-
 def several(rng: random.Random, tools: list[Tool], split: Split) -> Task:
     """One request that needs a call of each tool in the list (a tool may stand there twice)."""
     drawn = [arguments(rng, t, 0.3) for t in tools]
@@ -674,20 +481,14 @@ def several(rng: random.Random, tools: list[Tool], split: Split) -> Task:
     text = parts[0]
     for part, spoken in zip(parts[1:], drawn[1:], strict=True):
         joiner = pick(rng, JOINERS, split)
-        if joiner.strip(" ;\n"):
+        if re.search("[a-z]", joiner) and not joiner.endswith(". "):
             part = uncapital(part, [s.text for s in spoken.values()])
-        if joiner[0] != " " or joiner == " - also, ":
+        if joiner[0] != " " or joiner[1:2] == "-":
             text = text.rstrip(".?!") if joiner[0] != "\n" else text
         elif text[-1:] not in ".?!" and len(joiner) > 6:
             text += ";"
         text += joiner + part
     return Task(text, calls, tuple(drawn))
-
-
-ANOTHER = (
-    " and another with {w}", ", then one with {w}", "; the same with {w}", " Also with {w}.", " and again with {w}", ", as well as one with {w}",
-    ". Then with {w}", ", plus one with {w}", ". Do it once more, but {w}", ". And with {w}", "; next, {w}",
-)  # fmt: skip
 
 
 def parallel(rng: random.Random, tool: Tool, split: Split) -> Task | None:
@@ -713,8 +514,10 @@ def parallel(rng: random.Random, tool: Tool, split: Split) -> Task | None:
     calls = tuple((tool.name, plain(s)) for s in sets)
     if in_turn:
         return Task(_in_turn(rng, tool, sets, chosen, split), calls, tuple(sets))
-    shown = {**spoken, **{p.name: Spoken(None, joined([s[p.name].text for s in sets], rng)) for p in chosen}}
-    request = tool.ask(rng, shown)
+    lists = {p.name: Spoken(None, joined([s[p.name].text for s in sets], rng)) for p in chosen}
+    request = tool.ask(rng, {**spoken, **lists})
+    if _in_formula(request, lists):
+        return None
     if len(chosen) > 1:
         request = request.rstrip(".?!") + rng.choice(
             [", respectively.", " respectively.", " (respectively)."]
@@ -722,6 +525,11 @@ def parallel(rng: random.Random, tool: Tool, split: Split) -> Task | None:
     elif len({plain(s)[chosen[0].name] for s in sets}) < len(sets):
         return None
     return Task(request, calls, tuple(sets))
+
+
+def _in_formula(request: str, lists: dict[str, Spoken]) -> bool:
+    """Whether a list stands inside a word or a formula, as in "3 and 5x^2"."""
+    return any(re.search(re.escape(t.text) + r"[-\w^*]", request) for t in lists.values())
 
 
 def _crossed(rng: random.Random, tool: Tool, spoken: dict[str, Spoken], chosen: list[Param]) -> Task | None:
@@ -743,6 +551,8 @@ def _crossed(rng: random.Random, tool: Tool, spoken: dict[str, Spoken], chosen: 
         p.name: Spoken(None, " and ".join(v.text for v in c)) for p, c in zip(chosen, columns, strict=True)
     }
     request = tool.ask(rng, {**spoken, **shown}).rstrip(".?!")
+    if _in_formula(request, shown):
+        return None
     request += rng.choice(
         [
             ", each with each.",
@@ -753,16 +563,6 @@ def _crossed(rng: random.Random, tool: Tool, spoken: dict[str, Spoken], chosen: 
         ]
     )
     return Task(request, tuple((tool.name, plain(s)) for s in sets), tuple(sets))
-
-
-COUNTED = ("second", "third", "fourth")
-CASES = (
-    "For the {i}, {w}", "In the {i} case, {w}", "The {i} is {w}", "And the {i}: {w}", "The {i} one {w}", "Then a {i}, {w}", "As for the {i}, {w}", "{i}: {w}",
-)  # fmt: skip
-BRIEF = (
-    " and {w}", ", and {w}", ", then {w}", " and also {w}", ", and then {w}", " and again {w}", "; then {w}", ", followed by the same {w}", ", as well as {w}",
-    " and how about {w}", ", and what about {w}",
-)  # fmt: skip
 
 
 def _in_turn(
@@ -786,12 +586,14 @@ def _in_turn(
                 ).format(n=words(p.name), v=s[p.name].text)
                 for p in ordered
             ]
-            request += ". " + counted.format(i=COUNTED[i], w=joined(told, rng)).rstrip(".")
+            request += ". " + counted.format(i=ORDINALS[i], w=joined(told, rng)).rstrip(".")
             continue
         told = []
         for p in ordered:
             value, name = s[p.name].text, words(p.name)
             forms = [f"{name} {value}", f"{name} of {value}", f"{value} as the {name}", f"the {name} {value}"]
             told.append(rng.choice([*forms, value] if len(ordered) == 1 else forms))
+        if link[:1] == " " and link[1:2].isupper():  # a sentence of its own
+            request += "."
         request += link.format(w=joined(told, rng)).rstrip(".")
     return request + rng.choice([".", ".", "?", ""])

@@ -126,7 +126,10 @@ CITY_STATE = (
 
 def option(said: str) -> str:
     """An option as people write it in a sentence: SIX_MONTHS -> six months."""
-    return said if re.search(r"[A-Z]{2}|\d", said) else re.sub(r"[_\-]+", " ", said).lower()
+    # a code, a name of its own spelling (Wi-Fi) or a letter stays as it is
+    if len(said) == 1 or re.search(r"[A-Z]{2}|\d|[a-z-][A-Z]", said):
+        return said
+    return re.sub(r"[_\-]+", " ", said).lower()
 
 
 def sort(kinds: Kinds, rng: random.Random, kind: str, args: str, about: str) -> Sort:
@@ -194,7 +197,8 @@ def sort(kinds: Kinds, rng: random.Random, kind: str, args: str, about: str) -> 
                 if style < 0.2
                 else shown
             )
-            draw = lambda r: (lambda o: Spoken(o, option(o) if r.random() < 0.6 else o))(r.choice(shown))  # noqa: E731
+            said = 0.6 if len({o.lower() for o in shown}) == len(shown) else 0.0  # not where Aa is not aa
+            draw = lambda r: (lambda o: Spoken(o, option(o) if r.random() < said else o))(r.choice(shown))  # noqa: E731
             roll = rng.random()
             if roll < 0.26:  # told by the description alone
                 return Sort(text, draw, told_options(rng, shown))

@@ -13,10 +13,11 @@ from training.dialogues import Writer
 from training.families import FAMILIES, WORDINGS
 from training.kinds import Kinds, Pools, Split, Spoken, kept
 from training.natural import drawn
+from training.phrases import JOINERS
 from training.several import together
 from training.shapes import COMPARED, between, conditions, equation, feet, geographic, hour
 from training.sketches import EXTRAS, SKETCHES, likeness, parse
-from training.tooling import JOINERS, Toolsmith, arguments, plain
+from training.tooling import Toolsmith, arguments, plain
 from training.values import DATE_FORMATS, dated, percentage, span, us_city
 
 

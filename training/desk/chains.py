@@ -28,8 +28,8 @@ class Chain:
     answer: Callable[[Sequence[str]], str]
     keys: tuple[str, ...] = ()
     """What the answer must quote where that is not the last result as it stands."""
-    topic: str = ""
-    """What all chains that ask for one thing in other words share."""
+    topics: frozenset[str] = frozenset()
+    """What it asks about: two chains that share one ask for one thing in other words."""
     about: tuple[str, str] = ("", "")
     """The name and the thing that a single look-up is about."""
 
@@ -75,6 +75,10 @@ def _search(rng: random.Random, world: World, fact: Fact) -> Call:
     return world.call("search", text=f"{name} {fact.obj}" if name and rng.random() < 0.8 else fact.obj)
 
 
+def topics(*facts: Fact) -> frozenset[str]:
+    return frozenset(f.sentence for f in facts)
+
+
 def _name(fact: Fact) -> str:
     return next((w for w in fact.entity.split() if w[:1].isupper()), "")
 
@@ -94,7 +98,14 @@ def fact_chain(rng: random.Random, world: World, roles: list[str]) -> Chain | No
         if fact.quantity == "fee":
             return _over_time(rng, world, fact, stages)
     about = (_name(fact), fact.obj)
-    return Chain(fact.question, stages, lambda r: fact.answer(fact.value), keys=(fact.text,), about=about)
+    return Chain(
+        fact.question,
+        stages,
+        lambda r: fact.answer(fact.value),
+        keys=(fact.text,),
+        topics=topics(fact),
+        about=about,
+    )
 
 
 IN_UNIT = (
@@ -115,7 +126,7 @@ def _converted(rng: random.Random, world: World, fact: Fact, stages: Stages) -> 
     number, unit = plain_number(fact.number), world.unit(fact.unit)
     stages.append([world.call("convert", value=number, unit=unit, to=world.unit(to))])
     also = f" ({fact.value})" if rng.random() < 0.3 else ""
-    return Chain(question, stages, lambda r: fact.answer(value_of(r[-1]) + also))
+    return Chain(question, stages, lambda r: fact.answer(value_of(r[-1]) + also), topics=topics(fact))
 
 
 OVER_TIME = (
@@ -132,7 +143,7 @@ def _over_time(rng: random.Random, world: World, fact: Fact, stages: Stages) -> 
     question = pick(rng, OVER_TIME, world.kinds.split).format(o=o, e=e, k=k, per=per[1])
     stages.append([world.call("compute", expression=f"{k} * {fact.text}")])
     done = f"The {o} of {e} costs {{v}} {fact.unit} for {k} {per[1]}s."
-    return Chain(question, stages, lambda r: done.format(v=value_of(r[-1])))
+    return Chain(question, stages, lambda r: done.format(v=value_of(r[-1])), topics=topics(fact))
 
 
 def _multiplied(rng: random.Random, world: World, fact: Fact, stages: Stages) -> Chain:
@@ -178,7 +189,7 @@ def _multiplied(rng: random.Random, world: World, fact: Fact, stages: Stages) ->
     stages.append([world.call("compute", expression=expression)])
     unit = f" {fact.unit}" if fact.unit else ""
     done = done[0].upper() + done[1:] + "."
-    return Chain(question, stages, lambda r: done.format(v=value_of(r[-1]) + unit))
+    return Chain(question, stages, lambda r: done.format(v=value_of(r[-1]) + unit), topics=topics(fact))
 
 
 def facts_of_one_place(rng: random.Random, world: World, roles: list[str]) -> Chain | None:
@@ -203,7 +214,7 @@ def facts_of_one_place(rng: random.Random, world: World, roles: list[str]) -> Ch
         question = ", ".join(asks[:-1]) + rng.choice([", and ", " and "]) + asks[-1] + "?"
     answer = " ".join(f.answer(f.value) for f in told)
     stages = look_up(rng, world, told, ["read", *(r for r in roles if r == "list")])
-    return Chain(question, stages, lambda r: answer, keys=tuple(f.text for f in told))
+    return Chain(question, stages, lambda r: answer, keys=tuple(f.text for f in told), topics=topics(*told))
 
 
 def sql_chain(rng: random.Random, world: World, roles: list[str]) -> Chain | None:
@@ -299,4 +310,6 @@ def list_chain(rng: random.Random, world: World, roles: list[str]) -> Chain:
     names = sorted(world.files)
     answer = f"There are {len(names)} files: {', '.join(names)}."
     call = world.call("list")
-    return Chain(pick(rng, asks, world.kinds.split), [[call]], lambda r: answer, topic="the files")
+    return Chain(
+        pick(rng, asks, world.kinds.split), [[call]], lambda r: answer, topics=frozenset(["the files"])
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import random
 
-from training.desk.chains import COUNTED, Chain, Stages, look_up
+from training.desk.chains import COUNTED, Chain, Stages, look_up, topics
 from training.desk.facts import Fact
 from training.desk.tables import SAID, Table, quoted
 from training.desk.units import plain_number
@@ -46,7 +46,8 @@ def two_facts(rng: random.Random, world: World, roles: list[str]) -> Chain | Non
     question = f"{a.question} And {second}? {asked.format(w=word)}"
     stages.append([world.call("compute", expression=f"{x.text} {sign} {y.text}")])
     both = f"{a.answer(a.value)} {b.answer(b.value)}"
-    return Chain(question, stages, lambda r: f"{both} The {word} is {value_of(r[-1])}{_unit(a)}.")
+    said = f"{both} The {word} is {{v}}{_unit(a)}."
+    return Chain(question, stages, lambda r: said.replace("{v}", value_of(r[-1])), topics=topics(a, b))
 
 
 # first column, second column, sign: questions ~ answer, with the slots {n} {a} {b} {v}
@@ -200,7 +201,11 @@ def cell_and_fact(rng: random.Random, world: World, roles: list[str]) -> Chain |
         if rng.random() < 0.5:
             question = f"{first.rstrip('?.')}, and {second}"
         return Chain(
-            question, stages, lambda r: f"{told} {fact.answer(fact.value)}", keys=(str(cell), fact.text)
+            question,
+            stages,
+            lambda r: f"{told} {fact.answer(fact.value)}",
+            keys=(str(cell), fact.text),
+            topics=topics(fact),
         )
     word, sign = rng.choice([("sum", "+"), ("product", "*"), ("difference", "-")])
     x, y = (str(cell), fact.text) if sign != "-" or cell >= fact.number else (fact.text, str(cell))
@@ -210,6 +215,7 @@ def cell_and_fact(rng: random.Random, world: World, roles: list[str]) -> Chain |
         question,
         stages,
         lambda r: f"{told} {fact.answer(fact.value)} The {word} is {value_of(r[-1])}.",
+        topics=topics(fact),
     )
 
 
@@ -246,10 +252,11 @@ def two_prices(rng: random.Random, world: World, roles: list[str]) -> Chain | No
         question = pick(rng, DEARER, world.kinds.split).format(x=x.obj, y=y.obj, e=e)
         stages.append([world.call("compute", expression=f"{x.text} - {y.text}")])
         said = f"A {x.obj} costs {x.text} and a {y.obj} {y.text} {a.unit}: {{v}} {a.unit} more."
-        return Chain(question, stages, lambda r: said.format(v=value_of(r[-1])))
+        return Chain(question, stages, lambda r: said.format(v=value_of(r[-1])), topics=topics(a, b))
     i, j = rng.randint(1, 12), rng.randint(2, 12)
     first, second = (f"{n} {f.obj if n == 1 else plural(f.obj)}" for n, f in ((i, a), (j, b)))
     question = pick(rng, BOTH, world.kinds.split).format(a=first, b=second, e=e)
     stages.append([world.call("compute", expression=f"{i} * {a.text} + {j} * {b.text}")])
     done = f"{first} and {second} cost {{v}} {a.unit} at {e}."
-    return Chain(question[0].upper() + question[1:], stages, lambda r: done.format(v=value_of(r[-1])))
+    question = question[0].upper() + question[1:]
+    return Chain(question, stages, lambda r: done.format(v=value_of(r[-1])), topics=topics(a, b))

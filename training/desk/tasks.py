@@ -93,13 +93,17 @@ class Desk:
         )
 
     def _questions(self, rng: random.Random, count: int) -> list[Chain]:
-        drawn = []
+        drawn: list[Chain] = []
+        taken: set[str] = set()
         for _ in range(count):
             chain = rng.choice(self.kinds)(rng, self.world, self.roles)
-            if chain and (told := chain.unplaced()):
+            if not chain or not (told := chain.unplaced()):
+                continue
+            asked = told.topics or {told.question.partition("?")[0]}
+            if not taken & asked:  # nobody asks the same twice in other words
+                taken |= asked
                 drawn.append(told)
-        # nobody asks the same twice in other words
-        return list({c.topic or c.question.partition("?")[0]: c for c in drawn}.values())
+        return drawn
 
 
 JOINERS = (

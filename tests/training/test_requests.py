@@ -1,0 +1,105 @@
+"""Requests for calls: twins differ in one thing, cousins in one word of the name; what is told can be read."""
+
+from __future__ import annotations
+
+import random
+import re
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+import training.asking
+import training.phrases
+from training.asking import opening
+from training.contrast import twin
+from training.kinds import Kinds, Pools, Split, Spoken, kept, listed, words
+from training.tooling import Toolsmith, arguments, parallel, plain
+from training.values import option
+
+
+def _smith(folder: Path, split: Split = "train") -> Toolsmith:
+    return Toolsmith(Kinds(Pools(folder / "pools.json.gz"), split))
+
+
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_a_twin_differs_in_one_thing_and_fits_the_schema(
+    data_folder: Path, split: Split, draws: random.Random
+) -> None:
+    smith = _smith(data_folder, split)
+    swapped = more = fewer = 0
+    while min(swapped, more, fewer) < 5:
+        tool = smith.tool(draws)
+        spoken = arguments(draws, tool, 0.5)
+        task = twin(draws, tool, spoken)
+        if not task:
+            continue
+        ((name, made),), given = task.calls, plain(spoken)
+        assert name == tool.name and made != given
+        jsonschema.validate(made, tool.schema())
+        assert list(made) == [p.name for p in tool.params if p.name in made]
+        if made.keys() == given.keys():
+            changed = [k for k in made if made[k] != given[k]]
+            assert len(changed) == 2 and [made[k] for k in changed] == [given[k] for k in reversed(changed)]
+            swapped += 1
+        else:
+            assert len(made.keys() ^ given.keys()) == 1
+            assert all(made[k] == given[k] for k in made.keys() & given.keys())
+            more, fewer = more + (len(made) > len(given)), fewer + (len(made) < len(given))
+
+
+def test_cousins_may_share_all_parameters_but_never_a_name(data_folder: Path, draws: random.Random) -> None:
+    smith = _smith(data_folder)
+    shared = 0
+    while shared < 3:
+        made = smith._cousins(draws, 3)
+        assert len({t.topic for t in made}) > 1
+        sets = [tuple(p.name for p in t.params) for t in made]
+        shared += len({frozenset(s) for s in sets}) == 1
+        one, other = (set(words(t.topic).split()) for t in made[:2])
+        assert one & other or one == other, (one, other)
+
+
+def test_phrases_kept_for_the_test_split_stay_what_they_were() -> None:
+    told = {
+        training.phrases.JOINERS: " Besides, ",
+        training.phrases.LINKS: ", and finally ",
+        training.phrases.AGAIN: " Everything else being the same, what about {w}?",
+        training.asking.LATER: "Set the {n} to {v}.",
+    }
+    for phrases, held_out in told.items():
+        assert kept(phrases) == held_out
+        assert len(set(phrases)) > 20
+
+
+def test_where_an_item_of_a_list_ends_can_be_read(draws: random.Random) -> None:
+    texts = ["Rome, NY", "bread and butter", "Oslo"]
+    while True:
+        drawn = listed(draws, lambda r: Spoken(t := r.choice(texts), t), 2, 3)
+        quoted = re.findall(r'"([^"]*)"', drawn.text)
+        assert quoted == drawn.value or len(drawn.value) == 1, drawn
+        if len(drawn.value) == 3 and not drawn.text.startswith("["):
+            break
+
+
+def test_options_that_case_alone_tells_apart_keep_it() -> None:
+    assert option("SIX_MONTHS") == "SIX_MONTHS" and option("Gluten-free") == "gluten free"
+    assert option("Wi-Fi") == "Wi-Fi" and option("B") == "B"
+
+
+def test_a_value_at_the_head_of_a_sentence_is_copied_as_it_is() -> None:
+    given = {"file": Spoken("notes/a.txt", "notes/a.txt")}
+    assert opening("notes/a.txt, in Oslo", given) == "notes/a.txt, in Oslo"
+    assert opening("in Oslo", given) == "In Oslo"
+
+
+def test_no_list_stands_within_a_formula(data_folder: Path, draws: random.Random) -> None:
+    smith = _smith(data_folder)
+    from training.sketches import SKETCHES
+
+    roots = next(s for s in SKETCHES if s.names[0] == "quadratic_roots")
+    made = 0
+    while made < 5:
+        if task := parallel(draws, smith.everyday(draws, roots), "train"):
+            made += 1
+            assert not re.search(r"\d(,| and) -?\d+x", task.request), task.request
