@@ -69,8 +69,15 @@ def held_out(path: Path = HELD_OUT) -> Iterator[Question]:
         messages: list[Message] = [SystemMessage(row["system"])] if row["system"] else []
         messages.append(UserMessage(row["request"]))
         tools = tuple(ToolSpec(t["name"], t["description"], t["parameters"]) for t in row["tools"])
-        accepted = tuple((name, {k: [v] for k, v in args.items()}) for name, args in row["calls"])
+        accepted = tuple((name, {k: [_only(v)] for k, v in args.items()}) for name, args in row["calls"])
         yield Question(row["id"], tuple(messages), tools, accepted)
+
+
+def _only(value: Any) -> Any:
+    """A value as the one that is accepted: the fields of an object hold lists of such."""
+    if isinstance(value, dict):
+        return {k: [_only(v)] for k, v in value.items()}
+    return [_only(v) for v in value] if isinstance(value, list) else value
 
 
 def bfcl(name: str) -> Iterator[Question]:

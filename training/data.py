@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import gzip
 import multiprocessing
+import os
 import random
 import sys
 import traceback
@@ -127,6 +128,7 @@ FAILURES = 20  # shards that may be lost to an error in the generator before a r
 
 
 def _work(config: DataConfig, numbers: range, out: Any) -> None:
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # a process a core: threads of its own would only wait
     packer = Packer(config)
     for i in numbers:
         try:

@@ -46,6 +46,11 @@ def pick(rng: random.Random, options: Sequence[str], split: Split) -> str:
 
 def kept(options: Sequence[str]) -> str:
     """The phrase of a list that belongs to the test split."""
+    return _kept(options) if isinstance(options, tuple) else min(options, key=_checksum)
+
+
+@lru_cache(1 << 12)
+def _kept(options: tuple[str, ...]) -> str:
     return min(options, key=_checksum)
 
 

@@ -143,6 +143,11 @@ STARTS = (
     "I would also like this: ", "Besides that, ", "Furthermore, ", "On top, ", "Likewise, ", "Lastly, ", "Then again, ", "Moreover, ", "Apart from that, ",
     "Once that is done, ", "Second: ", "Next question: ", "Then please, ", "One more: ", "Further, ", "And one more thing: ",
 )  # fmt: skip
+# before a line for each call
+LINED = (
+    ":", " for each of these:", " for the following {t}:", " for these {t}:", ". The {t}:", ", once for each line:", ". Here is the list:", ". I need it for:", " for:", " with:", " (one answer a line):",
+    ". These are the {t}:", "; the {t} are:", " for every one of these {t}:",
+)  # fmt: skip
 # tuples with their names
 TUPLES = (
     " for these {k} of {n}: {l}.", " with {n} {l}.", " for {n} of {l}.", " for the following {k} ({n}): {l}.", " for ({n}) = {l}.", ": {l} ({n}).", " taking {l} as {n}.",

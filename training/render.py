@@ -7,6 +7,7 @@ id.
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import Any, NamedTuple
 
@@ -124,40 +125,41 @@ class Renderer:
         self._short: dict[str, list[int]] = {}
 
     def encode(self, text: str) -> list[int]:
-        """The text's ids; the list is not to be changed."""
-        if (known := self._short.get(text)) is not None:
-            return known
         ids: list[int] = self.tokenizer.encode(text, add_special_tokens=False).ids
-        if (
-            len(text) < SHORT and len(self._short) < 4096
-        ):  # roles and line ends are most of what is encoded, by count
-            self._short[text] = ids
         return ids
 
     def ids(self, tools: list[dict[str, Any]], messages: list[Message], prompt: bool = False) -> list[int]:
-        out: list[int] = []
-        for part in text_parts(tools, messages, prompt):
-            out += [self.special[part.text]] if part.special else self.encode(part.text)
-        return out
+        parts = text_parts(tools, messages, prompt)
+        return [i for ids in self._encoded(parts) for i in ids]
 
     def training(self, conversation: Conversation) -> npt.NDArray[np.uint16]:
         """Ids with their flags, closed by end of text. A branch is flagged where it begins and is not to be
         guessed there; branches of a conversation that opens with nothing shared are documents of their own.
         """
-        start = self._flagged(conversation.tools, conversation.messages)
-        out = start
-        for branch in conversation.branches:
-            ids = self._flagged([], branch)
-            if start:
-                ids[0] |= BRANCH | IGNORED
-            elif out:
-                out = [*out, END_OF_TEXT]
-            out = out + ids
+        start = text_parts(conversation.tools, conversation.messages)
+        branches = [text_parts([], branch) for branch in conversation.branches]
+        parts = [*start, *(part for branch in branches for part in branch)]
+        encoded = iter(zip(parts, self._encoded(parts), strict=True))
+        out: list[int] = []
+        for i, length in enumerate(map(len, (start, *branches))):
+            begin = len(out)
+            if i and not start and out:
+                out.append(END_OF_TEXT)
+            for part, ids in itertools.islice(encoded, length):
+                out += [i | part.flag for i in ids] if part.flag else ids
+            if i and start:
+                out[begin] |= BRANCH | IGNORED
         return np.array([*out, END_OF_TEXT], dtype=np.uint16)
 
-    def _flagged(self, tools: list[dict[str, Any]], messages: list[Message]) -> list[int]:
-        out: list[int] = []
-        for part in text_parts(tools, messages):
-            ids = [self.special[part.text]] if part.special else self.encode(part.text)
-            out += [i | part.flag for i in ids] if part.flag else ids
-        return out
+    def _encoded(self, parts: list[Part]) -> list[list[int]]:
+        """The ids of each part, made in one call; those of short texts (roles, line ends) are kept."""
+        known = self._short
+        texts = list({p.text for p in parts if not p.special and p.text not in known})
+        made = self.tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+        new = {text: encoding.ids for text, encoding in zip(texts, made, strict=True)}
+        if len(known) < 4096:
+            known |= {text: ids for text, ids in new.items() if len(text) < SHORT}
+        return [
+            [self.special[p.text]] if p.special else new[p.text] if p.text in new else known[p.text]
+            for p in parts
+        ]

@@ -31,6 +31,7 @@ from training.phrases import (
     EACH,
     LEADS,
     LED_LINKS,
+    LINED,
     LINKS,
     ONES,
     PEOPLE,
@@ -42,7 +43,8 @@ from training.tooling import Task, Tool, arguments, plain
 
 MARK = 0xE000  # one private character a value that differs
 MARKS = re.compile("[\ue000-\ue0ff]")
-GLUED = re.compile("[\ue000-\ue0ff][-\\w^*]|[\\w/^][\ue000-\ue0ff]")  # a value inside a word or formula
+# a value inside a word or formula
+GLUED = re.compile("[\ue000-\ue0ff](?:[-\\w^*]| ?[+*=])|(?:[\\w/^]|[+*] )[\ue000-\ue0ff]")
 NO_LIST = re.compile(r"[?!;\"\n]|\.(?!\d)")  # a text that cannot stand in a list of several
 UNIT = re.compile(
     r"(?:%|°C|°F|°| ?(?:kg|km/h|km|cm|mm|mph|m/s\^?2?|m/s²|m/s|m|ft|lbs?|g|L|ml|kWh|J|N|V|A|W|K|Pa|Hz|USD|EUR|GBP|units?|percent|degrees(?: (?:Celsius|Fahrenheit|C|F))?"
@@ -81,8 +83,8 @@ def together(rng: random.Random, tool: Tool, split: Split) -> Task | None:
     drawn = _sets(rng, tool)
     if not drawn:
         return None
-    forms = (_spans, _cases, _again, _crossed, _pairs, _counted)
-    weights = (38, 24, 16, 9, 8, 7)
+    forms = (_spans, _cases, _again, _crossed, _pairs, _counted, _lines)
+    weights = (38, 24, 16, 9, 8, 7, 7)
     for form in dict.fromkeys(rng.choices(forms, weights, k=3)):
         if task := form(rng, drawn, split):
             named = f"{rng.choice(['Use', 'Please use', 'Call'])} {tool.name}{rng.choice(['', ' for this', ' for each'])}."
@@ -488,6 +490,25 @@ def _counted(rng: random.Random, drawn: _Sets, split: Split) -> Task | None:
     return drawn.task(ask + tail if not tail.startswith(" (") else ask.rstrip(".?!") + tail)
 
 
+def _lines(rng: random.Random, drawn: _Sets, split: Split) -> Task | None:
+    """'… for each of these:' and a line for each call."""
+    asked = _bare(rng, drawn)
+    if not asked:
+        return None
+    names = [words(p.name) for p in drawn.varied]
+    sign = rng.choice([" ", ": ", " = ", " of "])
+    rows = []
+    for s in drawn.sets:
+        texts = [f"{s[p.name].text}{_unit(p)}" for p in drawn.varied]
+        if len(names) > 1 or rng.random() < 0.3:
+            texts = [f"{n}{sign}{t}" for n, t in zip(names, texts, strict=True)]
+        rows.append(rng.choice([", ", "; "]).join(texts))
+    mark = rng.choice(["- ", "* ", "{i}. ", "{i}) ", "", "({i}) "])
+    head = pick(rng, LINED, split).format(t=plural(names[0]) if len(names) == 1 else "cases")
+    lines = [mark.format(i=i) + row for i, row in enumerate(rows, 1)]
+    return drawn.task(asked.rstrip(".?!") + head + "\n" + "\n".join(lines))
+
+
 # ── once more, with what differs ─────────────────────────────────────────────────────────────
 
 SAME = re.compile(r"(?:^|(?<=\W))(?:in|of|for|from|to|at|against|by|near|on|about|with|around) $")
@@ -581,7 +602,7 @@ def _crossed(rng: random.Random, drawn: _Sets, split: Split) -> Task | None:
         p.name: Spoken(None, " and ".join(v.text for v in c)) for p, c in zip(by_place, columns, strict=True)
     }
     request = _fill(text, drawn, lists)
-    if rng.random() < 0.35:
+    if rng.random() < 0.7:
         tail = rng.choice(
             [
                 ", for each pair",

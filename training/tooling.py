@@ -529,7 +529,8 @@ def parallel(rng: random.Random, tool: Tool, split: Split) -> Task | None:
 
 def _in_formula(request: str, lists: dict[str, Spoken]) -> bool:
     """Whether a list stands inside a word or a formula, as in "3 and 5x^2"."""
-    return any(re.search(re.escape(t.text) + r"[-\w^*]", request) for t in lists.values())
+    texts = [re.escape(t.text) for t in lists.values()]
+    return any(re.search(rf"[+*] {t}|{t}(?:[-\w^*]| ?[+*=])", request) for t in texts)
 
 
 def _crossed(rng: random.Random, tool: Tool, spoken: dict[str, Spoken], chosen: list[Param]) -> Task | None:

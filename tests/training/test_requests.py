@@ -1,4 +1,4 @@
-"""Requests for calls: twins differ in one thing, cousins in one word of the name; what is told can be read."""
+"""Requests for calls: twins differ in one thing, cousins in one word of a name; what is told can be read."""
 
 from __future__ import annotations
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 
 from benchmarks.tool_calls import (
+    HELD_OUT,
     Question,
     arguments_match,
     ask,
@@ -51,6 +54,17 @@ def test_an_argument_may_be_left_out_only_where_the_answer_says_so() -> None:
     assert not arguments_match({"city": "Oslo", "unit": "kelvin"}, accepted)
     assert not arguments_match({"unit": "celsius"}, accepted)
     assert not arguments_match({"city": "Oslo", "day": 1}, accepted)
+
+
+def test_a_held_out_object_with_a_list_in_it_matches_itself_alone(tmp_path: Path) -> None:
+    call = ("w", {"who": {"names": ["Ann", "Bo"], "age": 3}, "rules": [{"field": "x", "in": [1, 2]}]})
+    row = {"id": "q", "system": "", "request": "?", "tools": [], "calls": [call]}
+    (tmp_path / "held.jsonl").write_text(json.dumps(row))
+    (question,) = held_out(tmp_path / "held.jsonl")
+    assert judge(question, [call]) == (True, True)
+    for who in ({"names": ["Ann"], "age": 3}, {"names": "Ann", "age": 3}, {"names": ["Ann", "Bo"]}):
+        assert judge(question, [("w", {**call[1], "who": who})]) == (True, False)
+    assert judge(question, [("w", {**call[1], "rules": [{"field": "x", "in": [1, 3]}]})]) == (True, False)
 
 
 def test_errors_are_sorted_by_kind() -> None:
@@ -126,11 +140,12 @@ def test_held_out_requests_are_valid_and_wholly_of_the_test_split() -> None:
     assert len(questions) >= 200
     assert 0.1 < sum(not q.accepted for q in questions) / len(questions) < 0.4
     for q in questions:
-        schemas = {t.name: t.parameters for t in q.tools}
         for tool in q.tools:
             assert all(of_test_split(n) for n in (tool.name, *tool.parameters["properties"]))
-        for name, accepted in q.accepted:
-            jsonschema.validate({k: v[0] for k, v in accepted.items()}, dict(schemas[name]))
+    for row in map(json.loads, HELD_OUT.read_text(encoding="utf-8").splitlines()):
+        schemas = {t["name"]: t["parameters"] for t in row["tools"]}
+        for name, arguments in row["calls"]:
+            jsonschema.validate(arguments, schemas[name])
 
 
 async def test_the_shipped_model_answers_a_question_in_the_engine() -> None:
