@@ -5,7 +5,9 @@ The double decides what a token is by the device's own grammar program, compiled
 
 from __future__ import annotations
 
+import ctypes
 import random
+import sys
 import threading
 from collections.abc import Generator, Iterator, Sequence
 from typing import Any
@@ -51,8 +53,6 @@ CPU = torch.device("cpu")
 
 
 def read(address: int, dtype: Any, first: int, count: int) -> Any:
-    import ctypes
-
     size = np.dtype(dtype).itemsize
     raw = (ctypes.c_uint8 * (count * size)).from_address(address + first * size)
     return np.frombuffer(raw, dtype)
@@ -267,6 +267,21 @@ def test_segments_of_the_kernel_are_those_of_the_host(source: Any, rng: np.rando
             asked[again] += kernel.asked
         forced += sum(e.forced for e in want[0])
     assert forced and asked[0] >= asked[1]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems are not asked")
+def test_a_thread_that_sleeps_exactly_has_no_slack_and_others_keep_theirs() -> None:
+    prctl, get = ctypes.CDLL(None).prctl, 30  # PR_GET_TIMERSLACK, in nanoseconds
+    before, found = prctl(get, 0, 0, 0, 0), list[int]()
+
+    def own() -> None:
+        cuda_segment.sleep_exactly()
+        found.append(prctl(get, 0, 0, 0, 0))
+
+    thread = threading.Thread(target=own)
+    thread.start()
+    thread.join()
+    assert found == [1] and prctl(get, 0, 0, 0, 0) == before
 
 
 @pytest.mark.parametrize("idle", [0, 60])

@@ -167,7 +167,7 @@ def test_a_device_that_hangs_is_named_though_it_never_ends(monkeypatch: pytest.M
     kernel.layout = arrange_for(FOUR, 2, 2, 20, SHARED).layout
     hangs = SimpleNamespace(last=SimpleNamespace(query=lambda: False))
     kernel.ranks = [hangs, hangs]  # type: ignore[list-item]
-    kernel._ring_words = np.zeros((4, 2), np.uint64)
+    kernel._ring_words = [0] * 8
     kernel._status_words = np.zeros((2, STATUS_WORDS), np.uint32)
     kernel._epoch, kernel._read, kernel._running, kernel._missed_at = 7, 0, True, None
     kernel._cared_at = 0.0

@@ -12,7 +12,7 @@ import torch
 from kogagent.engine.backend import KV, Decode, DecodePlan, TokenGrammar
 from kogagent.engine.backends.arrangement import arrange
 from kogagent.engine.backends.cuda_devices import SpreadKV, choose_cards, cut_tensors, spread
-from kogagent.engine.backends.cuda_segment import FEED_ROWS, CudaDecode
+from kogagent.engine.backends.cuda_segment import FEED_ROWS, CudaDecode, sleep_exactly
 from kogagent.engine.backends.grammar_memory import Grammars
 from kogagent.engine.backends.host import check_capacity, check_pending, host_room
 from kogagent.engine.backends.tensor_kv import TensorKV, own_kv
@@ -55,6 +55,7 @@ class CudaBackend:
         spread(spec, len(self._cards))  # refuses before any work
         self._device = self._cards[0]
         torch.cuda.set_device(self._device)  # of the thread that owns the backend
+        sleep_exactly()  # that thread, while a kernel runs
         self._half = torch.bfloat16 if dtype == "bfloat16" else torch.float16
         weights = {name: _to_half(name, tensor, self._half, self._device) for name, tensor in tensors.items()}
         made = arrange(spec, self._cards)
