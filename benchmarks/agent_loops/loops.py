@@ -76,7 +76,7 @@ class Led:
 
     def lead(self, request: TurnRequest) -> TurnRequest:
         """The request of a turn with this turn's tool."""
-        said = sum(isinstance(message, AssistantMessage) for message in request.messages)
+        said = list(map(type, request.messages)).count(AssistantMessage)
         step = self.steps[said]
         if step is None:
             return replace(request, tool_choice="none", max_tokens=_ANSWER_TOKENS)

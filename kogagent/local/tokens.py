@@ -16,6 +16,9 @@ from kogagent.spec import Vocabulary
 from kogagent.types import Written
 
 
+_UTF8 = codecs.getincrementaldecoder("utf-8")
+
+
 @dataclass(frozen=True, slots=True)
 class Token:
     """One generated token.
@@ -51,7 +54,7 @@ class Writing:
     def __init__(self, vocabulary: Vocabulary, known: dict[int, Written]) -> None:
         self._tokens, self._special = vocabulary.tokens, vocabulary.special
         self._known = known
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._decoder = _UTF8("replace")
         self._split = False  # inside a character
         self._out: list[Written] = []
 
@@ -92,7 +95,7 @@ class TokenText:
     def __init__(self, vocabulary: Vocabulary, stops: tuple[str, ...] = ()) -> None:
         self._vocabulary = vocabulary
         self._stops = stops
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._decoder = _UTF8("replace")
         self._held: deque[Token] = deque()
         self.found: str | None = None
 

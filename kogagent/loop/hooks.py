@@ -48,6 +48,8 @@ class Hooks:
 
 async def settled(value: MaybeAwaitable[T], kind: type[T] | tuple[type, ...], hook: str) -> T:
     """What a hook gave, awaited where it must be. Raises InputError for what the loop cannot use."""
+    if isinstance(value, kind):  # as a rule, and sooner told than whether it is to be awaited
+        return cast(T, value)
     got: Any = await value if inspect.isawaitable(value) else value
     if not isinstance(got, kind):
         raise InputError(f"the hook {hook} gave {got!r}; see kogagent.Hooks for what it must give")
