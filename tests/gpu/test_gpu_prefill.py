@@ -12,7 +12,7 @@ from test_cuda_kernel import CASES, half_tensors, poisoned_cache
 from kogagent.engine.backend import DecodePlan
 from kogagent.engine.backends.cuda import CudaBackend
 from kogagent.engine.backends.reference import ReferenceBackend
-from kogagent.engine.sampling import SamplingParams
+from kogagent.engine.sampling import SamplingParams, choose
 from kogagent.kernels.prefill import BUCKETS
 from kogagent.spec import ModelSpec
 from kogagent.testing.toy import finish
@@ -67,6 +67,28 @@ def test_chunks_of_every_bucket_agree(rng: np.random.Generator) -> None:
     for bucket in BUCKETS:
         cut = 2500 - int(rng.integers(bucket // 2 + 1, bucket + 1))
         assert relative_error(last(cut).cpu(), whole.cpu()) < 4e-3, f"{2500 - cut} rows after {cut}"
+    backend.close()
+
+
+def test_the_first_id_of_a_long_prompt_is_the_largest_that_a_bit_set_allows(
+    rng: np.random.Generator,
+) -> None:
+    spec = CASES[2]
+    backend = CudaBackend(spec, half_tensors(spec, rng))
+    for _ in range(5):
+        kv = backend.open_kv(spec.context)
+        prompt = rng.integers(0, spec.vocab_size, int(rng.integers(20, 60))).tolist()
+        legal = int(rng.integers(spec.vocab_size // 2, spec.vocab_size + 1))
+        mask = rng.integers(0, 1 << 32, -(-spec.vocab_size // 32), dtype=np.uint32)
+        found = backend.greedy(kv, prompt, legal, mask)
+        assert found is not None and kv.length == len(prompt)
+        id, logprob = choose(backend.last_logits, SamplingParams(), kv.length, mask=mask, legal_ids=legal)
+        assert found[0] == id and found[1] == pytest.approx(logprob, abs=1e-3)
+        kv.rewind(0)
+        assert backend.greedy(kv, prompt, legal, np.zeros_like(mask)) is None, "nothing is legal"
+        kv.rewind(0)
+        free = backend.greedy(kv, prompt, legal)
+        assert free is not None and free[0] == int(backend.last_logits[:legal].argmax())
     backend.close()
 
 
