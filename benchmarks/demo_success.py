@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from benchmarks.common import Figure, append, make_record, show
-from kogagent.demo import DEFAULT_MODEL, demo_dtype, demo_model, museum_agent, worked_examples
+from kogagent.demo import DEFAULT_MODEL, demo_model, museum_agent, worked_examples
 from kogagent.errors import KogagentError
 from kogagent.local import Engine
 from kogagent.types import AssistantMessage, RunResult, ToolMessage
@@ -154,8 +154,7 @@ def main() -> int:
     parser.add_argument("--record", action="store_true", help="append to benchmarks/results")
     options = parser.parse_args()
     records = []
-    dtype = demo_dtype(options.device)
-    with Engine.load(options.model, device=options.device, dtype=dtype) as engine:
+    with Engine.load(options.model, device=options.device) as engine:
         for name in [options.set] if options.set else SETS:
             share = asyncio.run(score(engine, SETS[name], verbose=options.verbose))
             records.append(
@@ -166,7 +165,7 @@ def main() -> int:
                     "share",
                     Figure((share,)),
                     limit=1.0,
-                    note=f"{len(SETS[name])} questions, greedy, dtype {dtype}",
+                    note=f"{len(SETS[name])} questions, greedy, dtype auto",
                 )
             )
     show(records)

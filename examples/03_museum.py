@@ -11,18 +11,11 @@ import asyncio
 import sys
 
 from kogagent import CallReady, Engine, PlanDelta, RunFinished, TextDelta, ToolFinished
-from kogagent.demo import (
-    DEFAULT_MODEL,
-    DEFAULT_QUESTION,
-    demo_dtype,
-    demo_model,
-    museum_agent,
-    worked_examples,
-)
+from kogagent.demo import DEFAULT_MODEL, DEFAULT_QUESTION, demo_model, museum_agent, worked_examples
 
 
 async def main(question: str) -> None:
-    with Engine.load(DEFAULT_MODEL, dtype=demo_dtype()) as engine:
+    with Engine.load(DEFAULT_MODEL) as engine:
         agent = museum_agent(demo_model(engine))
         # A small model learns the loop from what it has just read: finished runs go in front of the question.
         async with agent.stream(question, history=worked_examples(question)) as events:

@@ -24,13 +24,13 @@ _LINE_BYTES = 1 << 20
 
 def demo(ask: str, model: str, *, device: str, dtype: str, json: bool, quiet: bool = False) -> int:
     """Answer one question about the museum. quiet: for what it leaves on disk alone."""
-    from kogagent.demo import DEFAULT_QUESTION, demo_dtype, demo_model, museum_agent, worked_examples
+    from kogagent.demo import DEFAULT_QUESTION, demo_model, museum_agent, worked_examples
 
     question = ask.strip() or DEFAULT_QUESTION
     name = model or _demo_default()
 
     async def work(view: View) -> int:
-        with loading.load_engine(name, device, demo_dtype(device, dtype), keep_prompts=True) as engine:
+        with loading.load_engine(name, device, dtype, keep_prompts=True) as engine:
             view.question(question, _described(name, engine))
             agent = museum_agent(demo_model(engine))
             return await _watch(agent.stream(question, history=worked_examples(question)), view)

@@ -58,14 +58,6 @@ def demo_model(engine: Engine) -> ModelSource:
     return engine if engine.chat.native_tools else _NameFirst(engine)
 
 
-def demo_dtype(device: str = "auto", dtype: str = "auto") -> str:
-    """The weights' type that the demo asks `Engine.load` for: INT8 in the CPU program where none was asked
-    for. The default model's file has 4 and 8 bits, and a token takes the time of reading its weights."""
-    from kogagent.engine.backends import resolve
-
-    return "int8" if dtype == "auto" and resolve(device) == "native" else dtype
-
-
 def museum_agent(model: Model | ModelSource) -> Agent:
     """An agent that answers from the museum's files and database. The first turn must call a tool: a model
     asked for facts it cannot know shall look before it speaks."""

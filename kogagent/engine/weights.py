@@ -241,8 +241,8 @@ def _canonical(tensor: HostTensor, entry: Entry, shape: tuple[int, ...]) -> Host
     data = tensor.data
     if entry.halves:  # rows x0..x[h/2-1], x[h/2].. of each head become x0, x[h/2], x1, x[h/2+1] ..
         rest = data.shape[1:]
-        data = data.reshape(-1, 2, entry.halves // 2, *rest).swapaxes(1, 2)
-    return HostTensor(tensor.kind, data.reshape(shape))
+        data = data.reshape(-1, 2, entry.halves // 2, *rest).swapaxes(1, 2).reshape(data.shape)
+    return HostTensor(tensor.kind, data).reshaped(shape)
 
 
 def _check_finite(name: str, tensor: HostTensor, path: Path | None = None) -> None:

@@ -10,14 +10,12 @@ from benchmarks.demo_success import SETS, Question
 from kogagent.demo import (
     DEFAULT_MODEL,
     DEFAULT_QUESTION,
-    demo_dtype,
     demo_model,
     museum_agent,
     worked_examples,
 )
 from kogagent.demo.database import PATTERN
 from kogagent.demo.examples import SHOWN, examples, nearest
-from kogagent.engine.backends import unavailable
 from kogagent.testing.models import ScriptedModel, call
 from kogagent.types import AssistantMessage, Message, ToolMessage, UserMessage
 
@@ -105,16 +103,10 @@ async def test_a_run_calls_tools_and_reads_their_results() -> None:
     assert [request.tool_choice for request in model.requests] == ["required", "auto", "auto"]
 
 
-def test_the_demo_asks_for_int8_in_the_cpu_program_alone() -> None:
-    native = unavailable("native") is None
-    assert demo_dtype("cpu") == ("int8" if native else "auto")
-    assert (demo_dtype("torch"), demo_dtype("cpu", "float32")) == ("auto", "float32")
-
-
 async def test_the_real_model_answers_the_default_question_with_three_calls() -> None:
     from kogagent.local import Engine
 
-    with Engine.load(DEFAULT_MODEL, device="cpu", dtype=demo_dtype("cpu")) as engine:
+    with Engine.load(DEFAULT_MODEL, device="cpu") as engine:
         agent = museum_agent(demo_model(engine))
         result = await agent.run(DEFAULT_QUESTION, history=worked_examples(DEFAULT_QUESTION))
     asked = result.messages.index(UserMessage(DEFAULT_QUESTION))

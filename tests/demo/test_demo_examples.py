@@ -24,7 +24,7 @@ def test_the_museum_answers_in_a_program(
     model = ScriptedModel(
         ScriptedTurn(plan="I look.", calls=(call("search", text="night guard"),)), "Petra Lund.", delta=4
     )
-    monkeypatch.setattr("kogagent.local.Engine.load", lambda name, dtype: contextlib.nullcontext())
+    monkeypatch.setattr("kogagent.local.Engine.load", lambda name: contextlib.nullcontext())
     monkeypatch.setattr("kogagent.demo.demo_model", lambda engine: model)
     monkeypatch.setattr("sys.argv", ["03_museum.py", "Who is the night guard?"])
     runpy.run_path(str(EXAMPLES / "03_museum.py"), run_name="__main__")

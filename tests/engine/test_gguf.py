@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,9 @@ import numpy.typing as npt
 import pytest
 import torch
 
+from kogagent.disk_cache import DiskCache
+from kogagent.engine.backends import load_backend
+from kogagent.engine.backends.native import NativeBackend
 from kogagent.engine.backends.reference import ReferenceBackend
 from kogagent.engine.formats.gguf_file import QUANTISATIONS
 from kogagent.engine.weights import load_checkpoint, random_tensors
@@ -223,6 +227,97 @@ def test_each_quantisation_is_read_as_its_format_says(
     # By the package alone, as where the CPU program was not built: the same bits.
     monkeypatch.setattr(library, "missing", lambda: InputError("not built"))
     assert torch.equal(load_checkpoint(tmp_path / "m.gguf").tensors["layers.0.wv"][0], found)
+
+
+# ── blocks that the CPU program multiplies as they are ──
+
+needs_native = pytest.mark.skipif(library.missing() is not None, reason="the CPU program was not built")
+TIED = replace(SPEC, tied_head=True)
+
+
+def write_blocks(path: Path, rng: np.random.Generator, layers: str, head: str, one: str = "") -> None:
+    """A model of TIED whose matrices are of one kind, `head` the table's and `one` that of the first `w2`."""
+    tensors: dict[str, Any] = dict(stored(TIED, random_tensors(TIED, int(rng.integers(2**31)))))
+    raw = {}
+    for name, array in tensors.items():
+        if array.ndim == 2:
+            kind = head if name == "embed" else one if one and name == "layers.0.w2" else layers
+            raw[name] = gguf.GGMLQuantizationType[kind]
+            tensors[name] = gguf.quantize(array, raw[name])
+    write(path, TIED, tensors, raw=raw)
+
+
+@needs_native
+@pytest.mark.parametrize("program", library.PROGRAMS)
+@pytest.mark.parametrize(("layers", "dtype"), [("Q4_0", "int4"), ("Q4_1", "int4"), ("Q8_0", "int8")])
+def test_the_cpu_program_takes_a_files_blocks_as_they_are(
+    tmp_path: Path, rng: np.random.Generator, layers: str, dtype: str, program: str
+) -> None:
+    write_blocks(tmp_path / "m.gguf", rng, layers, "Q8_0")
+    read = load_checkpoint(tmp_path / "m.gguf")
+    try:
+        backend = NativeBackend(read.spec, read.weights, program=program, threads=int(rng.integers(1, 4)))
+    except InputError:
+        assert program != "portable"  # which every processor runs
+        return
+    assert f" {dtype} " in backend.kept_as and backend.quantisation_error == 0
+    ids = [int(i) for i in rng.integers(0, TIED.vocab_size, 40)]
+    wanted = ReferenceBackend(read.spec, read.tensors).forward(ids).double().log_softmax(-1)
+    kv = backend.open_kv(64)
+    cuts = (0, 20, 28, 31, *range(32, 41))  # many rows, a few, one
+    found = np.concatenate([backend.logits(kv, ids[a:b]) for a, b in pairwise(cuts)])
+    divergence = wanted.exp() * (wanted - torch.from_numpy(found).double().log_softmax(-1))
+    assert divergence.sum(-1).max() < 1e-4
+    backend.close()
+
+
+@needs_native
+@pytest.mark.parametrize(
+    ("layers", "head", "one"),
+    [("Q4_1", "Q8_0", "Q8_0"), ("Q4_0", "F16", ""), ("Q8_0", "Q8_0", "Q5_1"), ("Q8_0", "Q4_0", "")],
+)
+def test_where_some_matrix_would_lose_by_it_the_weights_are_fp16(
+    tmp_path: Path, rng: np.random.Generator, layers: str, head: str, one: str
+) -> None:
+    write_blocks(tmp_path / "m.gguf", rng, layers, head, one)
+    read = load_checkpoint(tmp_path / "m.gguf")
+    backend = NativeBackend(read.spec, read.weights)
+    assert " float16 " in backend.kept_as
+    ids = [int(i) for i in rng.integers(0, TIED.vocab_size, 20)]
+    wanted = ReferenceBackend(read.spec, read.tensors).forward(ids).numpy()
+    found = backend.logits(backend.open_kv(64), ids)
+    assert np.abs(found - wanted).max() < 1e-3 * np.abs(wanted).max()
+    backend.close()
+
+
+@needs_native
+def test_blocks_are_found_packed_the_second_time(tmp_path: Path, rng: np.random.Generator) -> None:
+    write_blocks(tmp_path / "m.gguf", rng, "Q4_1", "Q8_0")
+    disk = DiskCache(tmp_path / "kept", limit=1 << 30)
+    ids = [int(i) for i in rng.integers(0, TIED.vocab_size, 20)]
+    found = []
+    for _ in range(2):
+        backend = load_backend("native", tmp_path / "m.gguf", "auto", disk)
+        assert isinstance(backend, NativeBackend) and " int4 " in backend.kept_as
+        found.append(backend.logits(backend.open_kv(64), ids).tobytes())
+        backend.close()
+    assert found[0] == found[1] and len(disk.entries("weights")) == 1
+
+
+@pytest.mark.parametrize("kind", ["Q4_0", "Q4_1", "Q8_0"])
+@pytest.mark.parametrize("scale", [np.nan, np.inf, 60000.0])
+def test_blocks_that_say_no_number_of_fp16_are_refused(
+    tmp_path: Path, rng: np.random.Generator, kind: str, scale: float
+) -> None:
+    tensors: dict[str, Any] = dict(stored(SPEC, random_tensors(SPEC, int(rng.integers(2**31)))))
+    code = gguf.GGMLQuantizationType[kind]
+    data = gguf.quantize(tensors["layers.1.w3"], code)
+    size = gguf.GGML_QUANT_SIZES[code][1]
+    row, block = int(rng.integers(len(data))), int(rng.integers(data.shape[1] // size))
+    data[row, block * size : block * size + 2] = np.array([scale], np.float16).view(np.uint8)
+    write(tmp_path / "m.gguf", SPEC, {**tensors, "layers.1.w3": data}, raw={"layers.1.w3": code})
+    with pytest.raises(ConfigError, match=r"'blk\.1\.ffn_up\.weight' holds NaN or infinity"):
+        load_checkpoint(tmp_path / "m.gguf")
 
 
 @pytest.mark.parametrize(

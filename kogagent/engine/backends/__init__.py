@@ -29,7 +29,11 @@ if TYPE_CHECKING:
 
 BACKENDS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "cuda": ("cuda", "CudaBackend", ("auto", "float16", "bfloat16")),
-    "native": ("native", "NativeBackend", ("auto", "float32", "float16", "bfloat16", "int8", "int8_row")),
+    "native": (
+        "native",
+        "NativeBackend",
+        ("auto", "float32", "float16", "bfloat16", "int8", "int8_row", "int4"),
+    ),
     "torch": ("cpu", "CpuBackend", ("auto", "float32", "float16", "bfloat16")),
     "reference": ("reference", "ReferenceBackend", ("auto", "float32")),
 }

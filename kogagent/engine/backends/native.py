@@ -29,7 +29,7 @@ from kogagent.engine.backends.host import (
 )
 from kogagent.engine.backends.native_grammar import NativeGrammar
 from kogagent.engine.backends.native_segment import NativeDecode
-from kogagent.engine.backends.native_weights import Loader, Packed
+from kogagent.engine.backends.native_weights import Loader, Packed, exact_type
 from kogagent.engine.backends.pages import Pages
 from kogagent.engine.grammar.matcher import Matcher
 from kogagent.engine.lanes import LaneTable, lane_table
@@ -39,7 +39,7 @@ from kogagent.errors import DeviceError, EngineClosedError, InputError, SchemaEr
 from kogagent.kernels.cpu import library
 from kogagent.spec import ModelSpec
 
-Dtype: TypeAlias = Literal["auto", "float32", "float16", "bfloat16", "int8", "int8_row"]
+Dtype: TypeAlias = Literal["auto", "float32", "float16", "bfloat16", "int8", "int8_row", "int4"]
 CacheDtype: TypeAlias = Literal["float32", "float16"]
 
 _BYTES_A_THREAD = 1 << 20  # read in some 50 microseconds; a barrier costs a thread about one
@@ -150,9 +150,11 @@ class NativeKV(NeverParked):
 
 
 class NativeBackend(InHostMemory):
-    """A model in the CPU program. dtype "auto" is float16; int8 has one FP16 scale for 32 weights of a row.
+    """A model in the CPU program. dtype "auto" is the type of a GGUF file's own blocks where all of them have
+    one here, and nothing is lost, else float16; int8 has one FP16 scale for 32 weights of a row, int4 a scale
+    and a least value for the layers' and int8 for the head.
 
-    cache: the type of keys and values, "auto" is float16 beside INT8 weights, else float32. threads: 0 for
+    cache: the type of keys and values, "auto" is float16 beside integer weights, else float32. threads: 0 for
     the cores the process may use, as far as the model has work for them. program: one of library.PROGRAMS, ""
     for the best this processor runs. weights: of `spec.tensors()`, or what such a backend has packed, which
     is copied. Raises ConfigError when they do not fit the spec or overflow the type, InputError for an option
@@ -171,12 +173,9 @@ class NativeBackend(InHostMemory):
         threads: int = 0,
         program: str = "",
     ) -> None:
-        kind = "float16" if dtype == "auto" else dtype
-        if kind not in library.TYPES:
+        if dtype != "auto" and dtype not in library.TYPES:
             raise InputError(f"dtype={dtype!r} must be one of 'auto', {', '.join(map(repr, library.TYPES))}")
-        if cache == "auto":
-            cache = "float16" if kind.startswith("int8") else "float32"
-        if cache not in ("float32", "float16"):
+        if cache not in ("auto", "float32", "float16"):
             raise InputError(f"cache={cache!r} must be 'auto', 'float32' or 'float16'")
         if threads < 0:
             raise InputError(f"threads={threads}: must be at least 1, or 0 for as many as help")
@@ -185,6 +184,11 @@ class NativeBackend(InHostMemory):
         error = library.missing()
         if error is not None:
             raise error
+        kind: str = dtype
+        if dtype == "auto":
+            kind = weights.kind if isinstance(weights, Packed) else exact_type(spec, weights)
+        if cache == "auto":
+            cache = "float16" if kind.startswith("int") else "float32"
         self._spec, self._kind, self._cache = spec, kind, cache
         self._threads = threads or _threads_for(spec)
         self._c = library.load()
@@ -224,7 +228,7 @@ class NativeBackend(InHostMemory):
 
     @property
     def quantisation_error(self) -> float:
-        """The largest |weight - its int8 value|, relative to the largest weight of the row; else 0."""
+        """The largest |weight - its integer's value|, relative to the largest weight of the row; else 0."""
         return self._quantisation_error
 
     @property

@@ -20,21 +20,34 @@ from kogagent.errors import ConfigError
 from kogagent.kernels.cpu import library
 from kogagent.spec import ModelSpec
 
+_MATRICES = ("wq", "wk", "wv", "wo", "w1", "w3", "w2")  # of a layer
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Packed:
     """A checkpoint as the program has it.
 
-    streams: of each thread, bytes; in the program's own memory where `Loader.pack` made them. vectors: FP32,
-    norms and biases of layer after layer, then the last norm. table [V, D]: an embedding of its own, BF16 as
-    its bits, None where the head is the table. error: the largest of an INT8 weight, relative to its row's
-    largest.
+    kind: the type of its weights. streams: of each thread, bytes; in the program's own memory where
+    `Loader.pack` made them. vectors: FP32, norms and biases of layer after layer, then the last norm. table
+    [V, D]: an embedding of its own, BF16 as its bits, None where the head is the table. error: the largest of
+    an integer weight, relative to its row's largest.
     """
 
+    kind: str
     streams: tuple[npt.NDArray[np.uint8], ...]
     vectors: npt.NDArray[np.float32]
     table: npt.NDArray[Any] | None
     error: float
+
+
+def exact_type(spec: ModelSpec, weights: Mapping[str, Weight]) -> str:
+    """The smallest type that holds what a checkpoint says without a loss: that of its blocks where all
+    matrices have the same, else float16."""
+    kinds = {name: w.kind if isinstance(w, HostTensor) else "" for name, w in weights.items()}
+    matrices = {kinds[f"layers.{i}.{name}"] for i in range(spec.n_layers) for name in _MATRICES}
+    if kinds["embed" if spec.tied_head else "head"] != "q8_0":
+        return "float16"
+    return "int8" if matrices == {"q8_0"} else "int4" if matrices <= {"q4_0", "q4_1"} else "float16"
 
 
 class Loader:
@@ -69,7 +82,7 @@ class Loader:
         self._pack(name, library.HEAD, library.HEAD, on_host(tensors[name]))
         table = None if spec.tied_head else self._table(on_host(tensors["embed"]))
         streams = tuple(self._stream(thread) for thread in range(self._threads))
-        return self._give(Packed(streams, np.concatenate(vectors), table, self._error))
+        return self._give(Packed(self._kind, streams, np.concatenate(vectors), table, self._error))
 
     def fill(self, packed: Packed) -> Packed:
         """Take what a model of the same shape has packed, and copy it. Raises ConfigError where
@@ -78,7 +91,8 @@ class Loader:
         sizes = [self._c.kog_stream_bytes(self._model, thread) for thread in range(self._threads)]
         table = None if spec.tied_head else (spec.vocab_size, spec.dim)
         if (
-            [stream.nbytes for stream in packed.streams] != sizes
+            packed.kind != self._kind
+            or [stream.nbytes for stream in packed.streams] != sizes
             or packed.vectors.shape != (sum(self._widths()) * spec.n_layers + spec.dim,)
             or (None if packed.table is None else packed.table.shape) != table
         ):
@@ -124,14 +138,15 @@ class Loader:
             parts = tuple(HostTensor("float32", part.float32()) for part in parts)
         kept = [np.ascontiguousarray(part.data) for part in parts]
         second = kept[1].ctypes.data if len(kept) > 1 else None
-        kind = library.TYPES[parts[0].kind]
+        blocks = parts[0].blocks
+        kind = library.TYPES[parts[0].kind] if blocks is None else library.OF_BLOCKS + blocks.code
         error = self._c.kog_pack(self._model, layer, matrix, kind, kept[0].ctypes.data, second)
         if math.isinf(error):
             raise ConfigError(f"tensor {name!r} has weights beyond FP16's range. Load with dtype='float32'.")
         self._error = max(self._error, error)
 
     def _table(self, tensor: HostTensor) -> npt.NDArray[Any]:
-        """An embedding of its own, read in place: in the packed type, FP32 for INT8."""
+        """An embedding of its own, read in place: in the packed type, FP32 for integers."""
         kind = self._kind if self._kind in ("float16", "bfloat16") else "float32"
         if kind == tensor.kind:
             return np.ascontiguousarray(tensor.data)

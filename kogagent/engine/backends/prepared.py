@@ -43,6 +43,7 @@ def open_prepared(path: Path, dtype: Dtype, disk: DiskCache) -> NativeBackend:
     if packed.table is not None:
         parts["table"] = packed.table
     meta = {
+        "kind": packed.kind,
         "spec": dataclasses.asdict(checkpoint.spec),
         "threads": backend.threads,
         "program": backend.program,
@@ -64,7 +65,7 @@ def _opened(found: Found, dtype: Dtype) -> NativeBackend | None:
     try:
         streams = tuple(found.part(f"stream{i}") for i in range(meta["threads"]))
         table = None if meta["spec"]["tied_head"] else found.part("table")
-        packed = Packed(streams, found.part("vectors"), table, meta["error"])
+        packed = Packed(meta["kind"], streams, found.part("vectors"), table, meta["error"])
         return NativeBackend(_spec(meta["spec"]), packed, dtype, threads=meta["threads"])
     except (Damaged, ConfigError, KeyError, TypeError):
         return None

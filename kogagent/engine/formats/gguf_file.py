@@ -1,4 +1,5 @@
-"""GGUF files: metadata to ModelSpec, tensors by name, de-quantised one at a time by the package `gguf`.
+"""GGUF files: metadata to ModelSpec, tensors by name, one at a time; what no
+program multiplies as it is, de-quantised by the package `gguf`.
 
 Knows architectures llama (mistral, smollm too), qwen2 and qwen3. Everything but the tensor data is read and
 checked when the file is opened. llama.cpp stores llama's q and k rows interleaved, as the canonical layout
@@ -16,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from kogagent.engine.formats import Entry, Keys, Layout
+from kogagent.engine.formats.blocks import BlockKind
 from kogagent.engine.formats.huggingface import one_lane_entries
 from kogagent.engine.tensor import STORED, HostTensor, Kind
 from kogagent.errors import ConfigError, MissingExtraError
@@ -36,7 +38,7 @@ _HARMLESS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class GgufTensor:
-    """One tensor of the file. shape: as numpy has it, the row last; read() de-quantises."""
+    """One tensor of the file. shape: as numpy has it, the row last; read() may de-quantise."""
 
     shape: tuple[int, ...]
     read: Callable[[], HostTensor]
@@ -100,8 +102,8 @@ def _size(gguf: Any, name: str, place: TensorPlace, path: Path) -> int:
 def _tensor(
     gguf: Any, program: Any, place: TensorPlace, data: np.ndarray[Any, np.dtype[np.uint8]]
 ) -> GgufTensor:
-    """program: the CPU program's library, which unpacks the blocks it knows ten times as fast, to the same
-    bits; None where it was not built."""
+    """Blocks that a program multiplies as they are stay so. program: the CPU program's library, which unpacks
+    the others it knows ten times as fast, to the same bits; None where it was not built."""
     kind = gguf.GGMLQuantizationType(place.kind)
     shape = tuple(reversed(place.shape))
     own: dict[str, Kind] = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
@@ -109,6 +111,11 @@ def _tensor(
         dtype = own[kind.name]
         numbers = data.view(STORED[dtype]).reshape(shape)
         return GgufTensor(shape, lambda: HostTensor(dtype, np.array(numbers)))  # the file is read-only memory
+
+    block: dict[str, BlockKind] = {"Q8_0": "q8_0", "Q4_0": "q4_0", "Q4_1": "q4_1"}
+    if kind.name in block:
+        whole = HostTensor(block[kind.name], np.asarray(data).reshape(*shape[:-1], -1))
+        return GgufTensor(shape, lambda: whole)
 
     def read() -> HostTensor:
         out = np.empty(shape, np.float16)

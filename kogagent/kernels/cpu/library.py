@@ -17,7 +17,9 @@ from kogagent.errors import InputError
 HERE = Path(__file__).parent
 STEM = "_native"
 PROGRAMS = ("avx512_vnni", "avx512", "avx2", "neon_dot", "neon", "portable")
-TYPES = {"float32": 0, "float16": 1, "bfloat16": 2, "int8": 3, "int8_row": 4}
+TYPES = {"float32": 0, "float16": 1, "bfloat16": 2, "int8": 3, "int8_row": 4, "int4": 5}
+OF_BLOCKS = 16
+"""What a matrix is packed from: so much and GGML's number of its blocks' type."""
 HEADS = {"replicate": 0, "vocab_parallel": 1, "sum": 2}
 QKV, OUT, GATE_UP, DOWN, HEAD = range(5)
 NONE, LAST, ALL = range(3)

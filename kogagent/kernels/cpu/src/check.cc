@@ -249,7 +249,7 @@ int walk_grammar() {
 
 int main() {
   int failed = held_up() | dealt_out();
-  for (uint32_t type = KOG_F32; type <= KOG_I8_ROW; type++)
+  for (uint32_t type = KOG_F32; type <= KOG_I4; type++)
     for (uint32_t threads = 1; threads <= 3; threads++)
       for (uint32_t lanes = 1; lanes <= 2; lanes++) failed |= run(type, threads == 2 ? KOG_F16 : KOG_F32, threads, lanes);
   failed |= walk_grammar();

@@ -57,4 +57,26 @@ inline simde__m256i kog_emulated_cvtepi32_epi16(simde__m512i whole) {
 }
 #define _mm512_cvtepi32_epi16 kog_emulated_cvtepi32_epi16
 
+inline simde__m256 kog_emulated_extractf32x8_ps(simde__m512 floats, int which) {
+  simde__m256 out;
+  memcpy(&out, reinterpret_cast<const char*>(&floats) + which * sizeof out, sizeof out);
+  return out;
+}
+#define _mm512_extractf32x8_ps kog_emulated_extractf32x8_ps
+
+inline simde__m512i kog_emulated_cvtepu16_epi32(simde__m256i halves) {
+  return kog_emulated_lanes<uint16_t, simde__m512i>(halves, [](uint16_t x) { return uint32_t(x); });
+}
+#define _mm512_cvtepu16_epi32 kog_emulated_cvtepu16_epi32
+
+inline simde__m128i kog_emulated_cvtepi32_epi8(simde__m512i whole) {
+  return kog_emulated_lanes<int32_t, simde__m128i>(whole, [](int32_t x) { return int8_t(x); });
+}
+#define _mm512_cvtepi32_epi8 kog_emulated_cvtepi32_epi8
+
+inline simde__m256i kog_emulated_cvtneps_pbh(simde__m512 floats) {
+  return kog_emulated_lanes<float, simde__m256i>(floats, [](float x) { return kog::to_bf16(x); });
+}
+#define _mm512_cvtneps_pbh kog_emulated_cvtneps_pbh
+
 #endif

@@ -15,7 +15,7 @@ constexpr uint32_t kGroup = 32;      // columns that share a scale
 constexpr uint32_t kFewRows = 8;     // up to here rows meet the weights as they are packed
 constexpr uint32_t kPanel = 512;     // columns that are unpacked at a time for more rows than that
 constexpr uint32_t kPanelBlocks = 4; // and blocks
-constexpr uint32_t kWordPanel = 128; // columns that share scales where INT8 products are made of 16-bit words
+constexpr uint32_t kWordPanel = 128; // columns that share scales where integer products are made of 16-bit words
 constexpr uint32_t kQueries = 8;     // queries of one Attend at most
 
 // A packed block holds 16 rows of `in` columns:
@@ -24,9 +24,12 @@ constexpr uint32_t kQueries = 8;     // queries of one Attend at most
 //   I8, I8_ROW      four columns at a time, 16 quads of (weight + 128); columns filled up to a group with 128.
 //                   I8: 16 FP16 scales for each of the next two groups lead them (64 bytes);
 //                   I8_ROW: 16 FP32 scales lead the block.
-enum : uint32_t { kF32 = 0, kF16 = 1, kBF16 = 2, kI8 = 3, kI8Row = 4 };
+//   I4              groups of 32 columns: 16 FP16 scales, 16 FP16 least values, then eight columns at a time, 16 quads
+//                   of the first four in the low halves of the bytes, of the other four in the high halves. A weight
+//                   is least + scale * (0 .. 15); of columns past `in` nothing is known.
+enum : uint32_t { kF32 = 0, kF16 = 1, kBF16 = 2, kI8 = 3, kI8Row = 4, kI4 = 5 };
 
-inline bool is_int8(uint32_t type) { return type >= kI8; }
+inline bool is_quantised(uint32_t type) { return type >= kI8; }
 inline uint32_t groups_of(uint32_t in) { return (in + kGroup - 1) / kGroup; }
 inline uint32_t word_panels(uint32_t in) { return (in + kWordPanel - 1) / kWordPanel; }
 
@@ -36,17 +39,18 @@ inline size_t block_bytes(uint32_t type, uint32_t in) {
     case kF16: return size_t(in) * 32;
     case kBF16: return size_t(in + 1) / 2 * 64;
     case kI8: return size_t(groups_of(in)) * 512 + size_t(groups_of(in) + 1) / 2 * 64;
-    default: return size_t(groups_of(in)) * 512 + 64;
+    case kI8Row: return size_t(groups_of(in)) * 512 + 64;
+    default: return size_t(groups_of(in)) * 320;
   }
 }
 
-// Bytes of room a product needs: a panel of floats, or rows in the form that the packed weights meet, or rows of INT8
-// products as words with a scale for some columns.
+// Bytes of room a product needs: a panel of floats, or rows in the form that the packed weights meet, or rows of
+// integer products as words with a scale for some columns.
 inline size_t product_room(uint32_t type, uint32_t in, uint32_t rows) {
   const size_t panel = size_t(kPanelBlocks) * kPanel * kBlock * sizeof(float);
   const size_t few = size_t(kFewRows) * groups_of(in) * (2 * kGroup * sizeof(float));
   const size_t words = word_panels(in) * (kWordPanel * sizeof(int16_t) + sizeof(float));
-  const size_t many = is_int8(type) && rows > kFewRows ? (rows + kBlock) * words : 0;
+  const size_t many = is_quantised(type) && rows > kFewRows ? (rows + kBlock) * words : 0;
   const size_t most = panel > few ? panel : few;
   return most > many ? most : many;
 }

@@ -53,14 +53,14 @@ Model::Model(const kog_shape& shape)
       deal(s.threads),
       team(s.threads) {
   std::vector<size_t> ends(s.threads, 0);
-  const auto shape_of = [&](Packed& m, uint32_t lanes, uint32_t out, uint32_t in) {
+  const auto shape_of = [&](Packed& m, uint32_t lanes, uint32_t out, uint32_t in, uint32_t type) {
     m.lanes = lanes;
     m.out = out;
     m.in = in;
-    m.type = s.weights;
+    m.type = type;
   };
   const auto matrix = [&](Packed& m, uint32_t out, uint32_t in, bool same_rows) {
-    shape_of(m, s.lanes, out, in);
+    shape_of(m, s.lanes, out, in, s.weights);
     m.cut(s.threads, same_rows, ends);
   };
   for (uint32_t n = 0; n < s.layers; n++) {
@@ -68,7 +68,7 @@ Model::Model(const kog_shape& shape)
     layer.window = s.windows[n];
     Packed& first = layer.matrices[KOG_QKV];
     if (owns_heads && !by_lane) {
-      shape_of(first, s.lanes, qkv_width, s.dim);
+      shape_of(first, s.lanes, qkv_width, s.dim, s.weights);
       first.cut_heads(s.threads, 2 * lane_kv, s.head_dim / kBlock, ends);
     } else {
       matrix(first, qkv_width, s.dim, false);
@@ -79,7 +79,7 @@ Model::Model(const kog_shape& shape)
     matrix(layer.matrices[KOG_DOWN], s.dim, ffn, !by_lane);
   }
   const uint32_t parts = s.head == KOG_HEAD_SPLIT ? s.lanes : 1;
-  shape_of(head, parts, s.vocab / parts, s.dim);
+  shape_of(head, parts, s.vocab / parts, s.dim, s.weights == kI4 ? kI8 : s.weights);
   head.grain = kHeadGrain;
   head.cut(s.threads, false, ends);
   summaries.resize(size_t(parts) * ((head.blocks() + kHeadGrain - 1) / kHeadGrain));
@@ -102,10 +102,9 @@ Model::Model(const kog_shape& shape)
 
 float Model::pack(const Packed& m, uint32_t type, const void* first, const void* second) {
   std::vector<float> worst(s.threads, 0.0f);
-  const size_t size = bytes_of(type);
   const auto part = [&](uint32_t t) {
     for (const Run& run : m.runs[t]) {
-      const size_t lane = size_t(run.lane) * m.out * m.in * size;
+      const size_t lane = size_t(run.lane) * m.out * row_bytes(type, m.in);
       const uint8_t* one = static_cast<const uint8_t*>(first) + lane;
       const uint8_t* two = static_cast<const uint8_t*>(second) + (m.pair ? lane : 0);
       uint8_t* to = arenas[t]->data() + run.at;

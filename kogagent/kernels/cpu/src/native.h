@@ -18,8 +18,9 @@
 extern "C" {
 #endif
 
-enum { KOG_F32 = 0, KOG_F16 = 1, KOG_BF16 = 2, KOG_I8 = 3, KOG_I8_ROW = 4 };  // weights; I8 only once packed:
-// with a scale for 32 weights of a row, or for a row
+// Weights. Only once packed: I8 with a scale for 32 weights of a row, or for a row; I4 with a scale and a least value
+// for 32, beside a head of I8. Only before: from KOG_OF_BLOCKS on GGML's blocks, that and GGML's number of their type.
+enum { KOG_F32 = 0, KOG_F16 = 1, KOG_BF16 = 2, KOG_I8 = 3, KOG_I8_ROW = 4, KOG_I4 = 5, KOG_OF_BLOCKS = 16 };
 enum { KOG_HEAD_REPLICATE = 0, KOG_HEAD_SPLIT = 1, KOG_HEAD_SUM = 2 };  // ModelSpec.head
 enum { KOG_QKV = 0, KOG_OUT = 1, KOG_GATE_UP = 2, KOG_DOWN = 3, KOG_HEAD = 4 };  // matrices; the last is of no layer
 enum { KOG_NONE = 0, KOG_LAST = 1, KOG_ALL = 2 };                       // which rows' logits
@@ -122,9 +123,9 @@ KOG_API const char* kog_program(const kog_model* model);
 // 0 when this processor cannot run that program.
 KOG_API int kog_choose(kog_model* model, const char* program);
 
-// Matrices [L, out, in] in `type`, which is F32, F16 or BF16; gate_up takes two, the others one. The head [V, D]
-// is the table of embeddings as well, unless another is set. Returns, for I8, the largest difference between a
-// weight and its packed value, relative to the largest weight of its row; else 0, or infinity where a weight lies
+// Matrices [L, out, in] in `type`, which is F32, F16, BF16 or a kind of blocks; gate_up takes two, the others one. The head [V, D]
+// is the table of embeddings as well, unless another is set. Returns, for I8 and I4, the largest difference between
+// a weight and its packed value, relative to the largest weight of its row; else 0, or infinity where a weight lies
 // beyond the packed type's range.
 KOG_API float kog_pack(kog_model* model, uint32_t layer, uint32_t matrix, uint32_t type, const void* first,
                        const void* second);
@@ -137,7 +138,7 @@ KOG_API void kog_fill(kog_model* model, const void* const* streams);
 KOG_API float kog_narrow(uint32_t type, const float* from, uint64_t n, uint16_t* to);
 // GGML's blocks of 32 numbers in F16, rounded once. Returns 0 where that kind is not known here.
 KOG_API int kog_dequantise(uint32_t kind, const uint8_t* blocks, uint64_t count, uint16_t* to, uint32_t threads);
-// An untied table [V, D] in the packed type (F32 for I8), read in place: the caller keeps it.
+// An untied table [V, D] in the packed type (F32 for I8 and I4), read in place: the caller keeps it.
 KOG_API void kog_set_embedding(kog_model* model, const void* table);
 // FP32, copied. bias [L, (H+2K)/L * h] or NULL; q_norm, k_norm [h] or NULL.
 KOG_API void kog_set_vectors(kog_model* model, uint32_t layer, const float* attn_norm, const float* ffn_norm,

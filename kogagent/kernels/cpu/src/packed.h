@@ -16,8 +16,10 @@
 #include <new>
 #include <vector>
 
+#include "blocks.h"
 #include "halves.h"
 #include "kernels.h"
+#include "native.h"
 
 namespace kog {
 
@@ -127,13 +129,22 @@ inline uint16_t half_at(const void* p, size_t i) {
   return half;
 }
 
-inline size_t bytes_of(uint32_t type) { return type == kF32 ? 4 : 2; }  // a number of an unpacked matrix
+// A row of an unpacked matrix: numbers of a type, or, from kOfBlocks on, GGML's blocks of a kind.
+constexpr uint32_t kOfBlocks = KOG_OF_BLOCKS;
+static_assert(kNumbers == kGroup, "a block's numbers share what a group's weights share");
+
+inline size_t row_bytes(uint32_t type, uint32_t in) {
+  if (type >= kOfBlocks) return size_t(in / kNumbers) * blocks_of(type - kOfBlocks)->bytes();
+  return size_t(in) * (type == kF32 ? 4 : 2);
+}
 
 // Where group g's quads lie in an INT8 block, and the FP16 scales of a group.
 inline size_t quads_at(uint32_t type, uint32_t g) {
   return size_t(g) * 512 + (type == kI8 ? size_t(g / 2 + 1) * 64 : 64);
 }
 inline size_t scales_at(uint32_t g) { return size_t(g / 2) * (2 * 512 + 64) + g % 2 * 32; }
+
+inline size_t halves_at(uint32_t g) { return size_t(g) * 320; }  // of an I4 block: scales, least values, halves
 
 // n numbers of a 16-bit type or FP32 as floats.
 inline void widen(const Kernels& k, uint32_t type, const uint8_t* from, size_t n, float* to) {
@@ -161,13 +172,72 @@ inline float narrow(const Kernels& k, uint32_t type, const float* from, size_t n
   return 0.0f;
 }
 
-// One row of an INT8 block. Returns Packed's error.
+// A group's 32 numbers 0 .. 15 to row r of an I4 block.
+inline void put_halves(const uint8_t* whole, uint32_t r, uint8_t* group) {
+  for (uint32_t i = 0; i < kGroup; i += 8)
+    for (uint32_t j = 0; j < 4; j++)
+      group[kBlock * 4 + i / 8 * 64 + 4 * r + j] = uint8_t(whole[i + j] | whole[i + 4 + j] << 4);
+}
+
+// n weights of a group as the nearest of 16 steps from the least to the largest, in FP16 both step and least. Returns
+// the largest difference, infinity beyond FP16's range.
+inline float pack_group(const float* w, uint32_t n, uint32_t r, uint8_t* group) {
+  float low = n ? w[0] : 0.0f, high = low, off = 0.0f;
+  for (uint32_t i = 1; i < n; i++) {
+    low = std::min(low, w[i]);
+    high = std::max(high, w[i]);
+  }
+  const uint16_t least = to_f16(low), scale = to_f16((high - low) / 15.0f);
+  const float from = from_f16(least), step = from_f16(scale), inverse = step > 0.0f ? 1.0f / step : 0.0f;
+  if (!std::isfinite(from) || !std::isfinite(step)) return INFINITY;
+  uint8_t whole[kGroup] = {};
+  for (uint32_t i = 0; i < n; i++) {
+    whole[i] = uint8_t(std::min(15.0f, std::max(0.0f, std::nearbyint((w[i] - from) * inverse))));
+    off = std::max(off, std::fabs(w[i] - (from + step * float(whole[i]))));
+  }
+  memcpy(group + 2 * r, &scale, 2);
+  memcpy(group + 2 * kBlock + 2 * r, &least, 2);
+  put_halves(whole, r, group);
+  return off;
+}
+
+// Whether the blocks of a kind are an integer type's own groups: what they say is packed as it is.
+inline bool same_groups(uint32_t type, const Blocks& f) {
+  return (type == kI4 && f.bits == 4) || (type == kI8 && f.bits == 8);
+}
+
+// A row of such blocks.
+inline void pack_row_of_blocks(const Packed& m, const Blocks& f, const uint8_t* row, uint32_t r, uint8_t* to) {
+  for (uint32_t g = 0; g < groups_of(m.in); g++, row += f.bytes()) {
+    Opened block;
+    open_block(f, row, block);
+    const uint16_t scale = half_of(row);
+    if (m.type == kI8) {
+      memcpy(to + scales_at(g) + 2 * r, &scale, 2);
+      for (uint32_t i = 0; i < kGroup; i++)
+        to[quads_at(kI8, g) + i / 4 * 64 + 4 * r + i % 4] = uint8_t(block.whole[i] + 128);
+      continue;
+    }
+    const uint16_t least = f.has_least ? half_of(row + 2) : to_f16(-float(f.zero) * block.scale);
+    uint8_t whole[kGroup], *group = to + halves_at(g);
+    for (uint32_t i = 0; i < kGroup; i++) whole[i] = uint8_t(block.whole[i] + int32_t(f.zero));
+    memcpy(group + 2 * r, &scale, 2);
+    memcpy(group + 2 * kBlock + 2 * r, &least, 2);
+    put_halves(whole, r, group);
+  }
+}
+
+// One row of a block of integers. Returns Packed's error.
 inline float pack_row(const Packed& m, const Kernels& k, const float* w, uint32_t r, uint8_t* to) {
   const float top = w == nullptr ? 0.0f : k.largest_size(w, m.in);
   float scale = top / 127.0f, off = 0.0f;
   if (m.type == kI8Row) memcpy(to + 4 * r, &scale, 4);
   for (uint32_t g = 0; g < groups_of(m.in); g++) {
     const uint32_t from = g * kGroup, n = w == nullptr ? 0 : std::min(kGroup, m.in - from);
+    if (m.type == kI4) {
+      off = std::max(off, pack_group(n ? w + from : nullptr, n, r, to + halves_at(g)));
+      continue;
+    }
     if (m.type == kI8) {
       const uint16_t half = to_f16(n ? k.largest_size(w + from, n) / 127.0f : 0.0f);
       scale = from_f16(half);
@@ -178,28 +248,48 @@ inline float pack_row(const Packed& m, const Kernels& k, const float* w, uint32_
   return top > 0 ? off / top : 0.0f;
 }
 
+// One row of a matrix as floats.
+inline void widen_row(const Kernels& k, uint32_t type, const uint8_t* row, uint32_t n, float* to) {
+  if (type < kOfBlocks) return widen(k, type, row, n, to);
+  const Blocks& f = *blocks_of(type - kOfBlocks);
+  for (uint32_t i = 0; i < n; i += kNumbers, row += f.bytes()) numbers_of(f, row, to + i);
+}
+
 // Pack 16 rows of a row-major matrix of `type` from row `first`, rows past `out` as zeros. Returns what kog_pack
 // does.
 inline float pack_block(const Packed& m, const Kernels& k, uint32_t type, const void* source, uint32_t first,
                         uint8_t* to) {
   const uint32_t rows = std::min(kBlock, m.out - first);
-  const size_t size = bytes_of(type);
-  const uint8_t* w = static_cast<const uint8_t*>(source) + size_t(first) * m.in * size;
+  const size_t stride = row_bytes(type, m.in), size = type == kF32 ? 4 : 2;
+  const uint8_t* w = static_cast<const uint8_t*>(source) + first * stride;
+  const Blocks* f = type >= kOfBlocks ? blocks_of(type - kOfBlocks) : nullptr;
+  std::vector<float> opened;  // rows whose numbers are not those of a type
   float worst = 0.0f;
-  if (is_int8(m.type)) {
-    std::vector<float> row(m.in);
+  if (is_quantised(m.type)) {
+    opened.resize(m.in);
     for (uint32_t r = 0; r < kBlock; r++) {
-      if (r < rows) widen(k, type, w + size_t(r) * m.in * size, m.in, row.data());
-      worst = std::max(worst, pack_row(m, k, r < rows ? row.data() : nullptr, r, to));
+      if (r < rows && f != nullptr && same_groups(m.type, *f)) {
+        pack_row_of_blocks(m, *f, w + r * stride, r, to);
+        continue;
+      }
+      if (r < rows) widen_row(k, type, w + r * stride, m.in, opened.data());
+      worst = std::max(worst, pack_row(m, k, r < rows ? opened.data() : nullptr, r, to));
     }
     return worst;
+  }
+  if (f != nullptr) {
+    opened.resize(size_t(rows) * m.in);
+    for (uint32_t r = 0; r < rows; r++) widen_row(k, type, w + r * stride, m.in, &opened[size_t(r) * m.in]);
+    Packed plain = m;
+    plain.out = rows;
+    return pack_block(plain, k, kF32, opened.data(), 0, to);
   }
   constexpr uint32_t some = 64;  // a few columns at a time: their lines stay in the cache
   if (rows < kBlock || m.type == kBF16) memset(to, 0, block_bytes(m.type, m.in));
   for (uint32_t from = 0; from < m.in; from += some) {
     const uint32_t n = std::min(some, m.in - from);
     for (uint32_t r = 0; r < rows; r++) {
-      const uint8_t* row = w + (size_t(r) * m.in + from) * size;
+      const uint8_t* row = w + r * stride + from * size;
       float floats[some];
       uint16_t halves[some];
       if (type != m.type) {
@@ -233,6 +323,13 @@ inline void unpack_row(const Packed& m, const uint8_t* block, uint32_t row, floa
       case kF32: memcpy(out + k, block + (size_t(k) * kBlock + row) * 4, 4); break;
       case kF16: out[k] = from_f16(half_at(block, size_t(k) * kBlock + row)); break;
       case kBF16: out[k] = from_bf16(half_at(block, (size_t(k / 2) * kBlock + row) * 2 + k % 2)); break;
+      case kI4: {
+        const uint8_t* group = block + halves_at(k / kGroup);
+        const uint32_t i = k % kGroup, both = group[4 * kBlock + i / 8 * 64 + 4 * row + i % 4];
+        const float whole = float(i % 8 < 4 ? both & 15u : both >> 4u);
+        out[k] = from_f16(half_at(group, row)) * whole + from_f16(half_at(group + 2 * kBlock, row));
+        break;
+      }
       default: {
         const uint32_t g = k / kGroup, i = k % kGroup;
         float scale;
