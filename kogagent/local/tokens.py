@@ -15,7 +15,6 @@ from kogagent.errors import InputError
 from kogagent.spec import Vocabulary
 from kogagent.types import Written
 
-
 _UTF8 = codecs.getincrementaldecoder("utf-8")
 
 
