@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+from array import array
 from collections import OrderedDict
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
@@ -44,6 +45,7 @@ CacheDtype: TypeAlias = Literal["float32", "float16"]
 
 _BYTES_A_THREAD = 1 << 20  # read in some 50 microseconds; a barrier costs a thread about one
 _GRAMMARS = 16  # kept for one model
+_STOPS = 16  # sets of stop ids: a program has one or two
 _TILE = 16  # positions that lie side by side in the store of keys
 
 
@@ -194,6 +196,7 @@ class NativeBackend(InHostMemory):
         self._c = library.load()
         self._packed: Packed | None = None
         self._grammars: OrderedDict[str, NativeGrammar | None] = OrderedDict()
+        self._stops: dict[frozenset[int], array[int]] = {}
         self._model: int | None = self._open(lane_table(spec))
         try:
             if program and not self._c.kog_choose(self._model, program.encode()):
@@ -284,6 +287,19 @@ class NativeBackend(InHostMemory):
             self._c.kog_close(self._model)
         self._model = self._packed = None
         self._grammars.clear()
+
+    def stops(self, ids: frozenset[int]) -> array[int]:
+        """[V] bytes: 1 for these ids; not to be changed."""
+        found = self._stops.get(ids)
+        if found is None:
+            if len(self._stops) >= _STOPS:
+                self._stops.clear()
+            vocab = self._spec.vocab_size
+            found = self._stops[ids] = array("B", bytes(vocab))
+            for i in ids:
+                if 0 <= i < vocab:
+                    found[i] = 1
+        return found
 
     def _grammar(self, matcher: TokenMatcher) -> NativeGrammar | None:
         if not isinstance(matcher, Matcher):

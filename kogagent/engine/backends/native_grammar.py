@@ -7,6 +7,7 @@ host's grammar, once each, so that both say the same by construction.
 from __future__ import annotations
 
 import ctypes
+from array import array
 from typing import Any
 
 import numpy as np
@@ -80,8 +81,8 @@ class NativeWalk:
     def __init__(self, grammar: NativeGrammar, matcher: Matcher) -> None:
         self.grammar = grammar
         state, frame, run = matcher.place
-        self._sites = np.zeros(grammar.depth, np.uint32)
-        self._counts = np.zeros(grammar.depth, np.uint32)
+        self._sites = array("I", bytes(4 * grammar.depth))
+        self._counts = array("I", bytes(4 * grammar.depth))
         frames: list[Frame] = []
         walked: Frame | None = frame
         while walked is not None:
@@ -89,14 +90,14 @@ class NativeWalk:
             walked = walked[2]
         for i, (site, count, _) in enumerate(reversed(frames)):
             self._sites[i], self._counts[i] = grammar.site_number[site], count
-        self._run = np.zeros(max(_RUN_ROOM, len(run)), np.uint32)
-        self._run[: len(run)] = run
+        self._run = array("I", run)
+        self._run.frombytes(bytes(4 * max(_RUN_ROOM - len(run), 0)))
         self._struct = library.Walk(
             grammar.state_number[state],
             len(frames) - 1,
-            self._sites.ctypes.data,
-            self._counts.ctypes.data,
-            self._run.ctypes.data,
+            self._sites.buffer_info()[0],
+            self._counts.buffer_info()[0],
+            self._run.buffer_info()[0],
             len(self._run),
             0,
             len(run),
@@ -107,11 +108,11 @@ class NativeWalk:
         """The host's state and frames."""
         frame: Frame | None = None
         for i in range(self._struct.top + 1):
-            frame = (self.grammar.site_at[int(self._sites[i])], int(self._counts[i]), frame)
+            frame = (self.grammar.site_at[self._sites[i]], self._counts[i], frame)
         assert frame is not None
         return self.grammar.state_at[self._struct.state], frame
 
     def put(self, matcher: Matcher) -> None:
         """Take the matcher to where the program stands."""
         run = self._run[self._struct.run_at : self._struct.run_end]
-        matcher.go_to(*self.configuration(), tuple(run.tolist()))
+        matcher.go_to(*self.configuration(), tuple(run))

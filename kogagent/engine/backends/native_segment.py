@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import math
 import time
+from array import array
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -63,13 +64,13 @@ class NativeDecode:
         self._backend, self._kv, self._plan, self._grammar = backend, kv, plan, grammar
         self._begin = kv.length
         room = min(plan.max_tokens, kv.capacity - kv.length - len(ids) + 1)
-        self._ids = np.zeros(len(ids) + room, np.uint32)
-        self._ids[: len(ids)] = ids
-        self._logprobs = np.zeros(len(self._ids), np.float32)
-        self._forced = np.zeros(len(self._ids), np.uint8)
+        # No NumPy where plain arrays do: behind a pass its code, as all else, comes from memory.
+        self._ids = array("I", ids)
+        self._ids.frombytes(bytes(4 * room))
+        self._logprobs = array("f", bytes(4 * len(self._ids)))
+        self._forced = array("B", bytes(len(self._ids)))
         self._logits = np.zeros(vocab, np.float32)
-        self._stops = np.zeros(vocab, np.uint8)
-        self._stops[[i for i in plan.stop_ids if 0 <= i < vocab]] = 1
+        self._stops = backend.stops(plan.stop_ids)
         self._stop = ctypes.c_uint8(0)
         sampling = plan.sampling
         self._seen: np.ndarray[tuple[int], np.dtype[np.uint8]] | None = None
@@ -94,14 +95,14 @@ class NativeDecode:
             seed=sampling.seed,
             legal=min(plan.legal_ids, vocab) if plan.legal_ids else vocab,
             force=plan.force,
-            stops=self._stops.ctypes.data,
+            stops=self._stops.buffer_info()[0],
             stop=ctypes.addressof(self._stop),
             seen=None if self._seen is None else self._seen.ctypes.data,
             grammar=None if grammar is None else grammar.handle,
             walk=None if self._walk is None else self._walk.at,
-            ids=self._ids.ctypes.data,
-            logprobs=self._logprobs.ctypes.data,
-            forced=self._forced.ctypes.data,
+            ids=self._ids.buffer_info()[0],
+            logprobs=self._logprobs.buffer_info()[0],
+            forced=self._forced.buffer_info()[0],
             logits=self._logits.ctypes.data,
             prompt=len(ids),
             most=len(self._ids),
@@ -111,7 +112,7 @@ class NativeDecode:
     def drain_nowait(self) -> list[Emitted]:
         new = slice(self._taken, self._segment.filled)
         self._taken = self._segment.filled
-        columns = (self._ids[new].tolist(), self._logprobs[new].tolist(), self._forced[new].tolist())
+        columns = self._ids[new], self._logprobs[new], self._forced[new]
         return [Emitted(i, p, bool(f)) for i, p, f in zip(*columns, strict=True)]
 
     def stop(self) -> None:
