@@ -279,10 +279,11 @@ def main() -> None:
     parser.add_argument("--errors", action="store_true", help="count the kinds of error, too")
     parser.add_argument("--max-tokens", type=int, default=400)
     parser.add_argument("--device", default="auto")
+    parser.add_argument("--dtype", default="auto", help="of the weights, as Engine.load takes it")
     parser.add_argument("--record", action="store_true", help="append to results/tool_accuracy.jsonl")
     args = parser.parse_args()
     records = []
-    with Engine.load(args.model, device=args.device) as engine:
+    with Engine.load(args.model, device=args.device, dtype=args.dtype) as engine:
         for name in args.sets:
             questions = list(held_out() if name == "held_out" else bfcl(name))
             questions = questions[: args.limit] if args.limit else questions
@@ -298,6 +299,7 @@ def main() -> None:
             seconds, calls = sum(s.seconds for s in scores), sum(s.calls for s in scores)
             refused = [s.error for s in scores if s.error]
             how = ("free" if args.free else "grammar") + ("_distinct" if args.distinct else "")
+            how += "" if args.dtype == "auto" else f"_{args.dtype}"
             case = f"{name}/{Path(args.model).name}/{how}"
             note = f"n={len(scores)}, {calls / seconds:.2f} calls/s, refused {len(refused)}"
             for metric, value in (
