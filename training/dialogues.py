@@ -14,6 +14,7 @@ from collections.abc import Callable
 from training.contrast import twin
 from training.desk.tasks import Desk
 from training.kinds import SCALARS, Kinds, Param, Pools, Split, Spoken, pick, words
+from training.phrases import IDLE
 from training.replies import failure, result, wrong
 from training.several import together
 from training.talk import DECLINES, plain_question, small_talk
@@ -21,6 +22,7 @@ from training.tooling import Task, Tool, Toolsmith, arguments, parallel, plain, 
 from training.turns import Conversation, Message, plan, system
 
 DESK = 0.33  # share of agent-loop tasks
+IDLERS = 0.12  # share of requests beside which stands a sentence that asks for nothing
 TWINS = 0.4  # share of single calls that another follows which differs in one thing
 
 
@@ -91,15 +93,15 @@ class Writer:
     def task(self, rng: random.Random, given: list[Tool]) -> tuple[Task, str]:
         roll = rng.random()
         tool = rng.choice(given)
-        if roll < 0.20:
-            task = together(rng, tool, self.split) if roll < 0.15 else parallel(rng, tool, self.split)
+        if roll < 0.24:
+            task = together(rng, tool, self.split) if roll < 0.19 else parallel(rng, tool, self.split)
             if task and _differ(task):
                 return task, "parallel"
-        elif roll < 0.24 and tool.params:
+        elif roll < 0.28 and tool.params:
             task = several(rng, [tool] * rng.choice([2, 2, 2, 3, 4]), self.split)
             if _differ(task):
                 return task, "parallel"
-        elif roll < 0.41 and len(given) > 1:
+        elif roll < 0.46 and len(given) > 1:
             tools = rng.sample(given, min(len(given), rng.choice([2, 2, 3, 3, 4])))
             if len(tools) < 4 and rng.random() < 0.3:
                 tools.insert(rng.randrange(len(tools) + 1), rng.choice(tools))
@@ -111,11 +113,21 @@ class Writer:
     def calls(self, rng: random.Random, given: list[Tool]) -> Conversation:
         return self._called(rng, given, *self.task(rng, given))
 
+    def _among_others(self, rng: random.Random, request: str) -> str:
+        """The request, now and then with a sentence beside it that asks for nothing."""
+        if self.split != "train" or rng.random() > IDLERS:
+            return request
+        pools = self.pools
+        idle = rng.choice(IDLE).format(n=pools.noun(rng), m=pools.noun(rng), a=pools.adjective(rng))
+        if rng.random() < 0.5:
+            return f"{idle} {request}"
+        return f"{request}{'' if request[-1:] in '.?!' else '.'} {idle}"
+
     def _called(self, rng: random.Random, given: list[Tool], task: Task, tag: str) -> Conversation:
         thought = plan(rng, " and ".join(dict.fromkeys(words(c[0]) for c in task.calls)), self.split, 0.25)
         messages = [
             *system(rng, self.pools),
-            Message("user", task.request),
+            Message("user", self._among_others(rng, task.request)),
             Message("assistant", thought, task.calls),
         ]
         return Conversation("call", [t.spec() for t in given], messages, tags=(tag,))

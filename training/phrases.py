@@ -1,6 +1,11 @@
 # ruff: noqa: E501 -- phrases are data: many a line read better than one
 """What stands around a request and between several: openers, joiners, tellings of several calls. Knows no tools."""
 
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
 # around what is asked of a composed or real tool
 OPENERS = (
     "Please {}", "Could you {}?", "Can you {}?", "I want to {}.", "I'd like to {}.", "I need to {}.", "Help me {}.", "{}", "{}.", "Hey, {}", "Would you {}?",
@@ -40,6 +45,15 @@ TAILS = (
     " Have a nice day.", " Let me know.", " Many thanks.", " My boss is waiting.", " I need it for a talk.", " No need to explain.", " Thank you so much!", " Cheers.",
     " I'll wait.", " That would help.",
 )  # fmt: skip
+# sentences around a request that ask for nothing; {n} is any noun, {m} another, {a} any adjective
+IDLE = (
+    "I bought a {n} yesterday.", "My {n} is {a}.", "We talked about the {n} for hours.", "The {n} here is quite {a}.", "I never liked the {n}.", "My neighbour has a {n}.",
+    "It has nothing to do with the {n}.", "Somebody mentioned a {n}.", "There was a {n} in the news.", "I had a {n} and a {m} for years.", "Everybody says that the {n} is {a}.",
+    "I am sitting next to a {n}.", "A {a} {n} is not what I mean.", "My brother wants to know about the {n}, but that can wait.", "We saw a {n} on our way.",
+    "I have to go to the {n} soon.", "The {m} of my friend is {a}.", "Please do not tell the {n}.", "You know how {a} a {n} can be.", "I dreamt of a {n}.", "It all began with a {n}.",
+    "The {n} is for later.", "I already have a {n}.", "No {n} is needed.", "Ask me about the {n} another time.", "As a {n} I should know that.", "That will make the {m} {a}.",
+    "I promised it to the {n}.", "Not the {n}, of course.", "The {n} has time.", "I will take care of the {n} myself.", "This is not about the {m}.", "Our {n} did not help.",
+)  # fmt: skip
 # between requests
 JOINERS = (
     " Also, ", " And ", " Then ", " After that, ", " Besides, ", "\n", " Furthermore, ", "; ", " ", " And also ", " Additionally, ", " In addition, ", " Moreover, ",
@@ -61,6 +75,26 @@ JOINERS = (
     " Then there's another matter. ", " And finally: ", " Second thing: ", " Third: ", " Also, before you stop, ", " Right, and ", " Well, and ", " Additionally please ",
     " Concurrently, ", " Simultaneously, ", " At once, ", " And in the same breath, ",
 )  # fmt: skip
+# in front of another request or the last of several values; which word it is does not matter
+ADVERBS = (
+    "accordingly", "additionally", "afterwards", "again", "apparently", "at length", "basically", "certainly", "clearly", "consequently",
+    "correspondingly", "curiously", "even better", "eventually", "evidently", "first", "for a start", "for good measure", "fortunately", "frankly", "funnily enough",
+    "generally", "hopefully", "ideally", "if possible", "immediately", "importantly", "in any case", "in fact", "in short", "in turn", "incidentally", "indeed", "interestingly",
+    "just as well", "last", "likewise", "maybe", "meanwhile", "more importantly", "more precisely", "naturally", "needless to say", "next", "nonetheless", "notably", "now",
+    "obviously", "of course", "oddly enough", "on reflection", "on second thoughts", "originally", "particularly", "perhaps", "possibly", "preferably", "presently",
+    "presumably", "quickly", "quite simply", "really", "secondly", "separately", "seriously", "shortly", "similarly", "simply", "specifically", "strictly speaking",
+    "subsequently", "surely", "technically", "then again", "thereafter", "thereupon", "to be sure", "ultimately", "unexpectedly", "usually", "well",
+)  # fmt: skip
+BEFORE_A_REQUEST = (" {A}, ", " {A}, ", " {A}: ", "; {a}, ", " And {a}, ", " {A} ", "\n{A}, ", ". {A}, ")
+BEFORE_A_VALUE = (", and {a} ", " and {a} ", ", {a} ", "; {a} ", ", then {a} ")
+
+
+def adverbial(rng: random.Random, forms: Sequence[str]) -> str:
+    """One of the forms with one of the adverbs."""
+    adverb = rng.choice(ADVERBS)
+    return rng.choice(forms).format(a=adverb, A=adverb.capitalize())
+
+
 # once more, with {w}
 ANOTHER = (
     " and another with {w}", ", then one with {w}", "; the same with {w}", " Also with {w}.", " and again with {w}", ", as well as one with {w}", ". Then with {w}",

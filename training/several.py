@@ -27,6 +27,7 @@ from training.kinds import (
 )
 from training.phrases import (
     AGAIN,
+    BEFORE_A_VALUE,
     COUNTED,
     EACH,
     LEADS,
@@ -38,6 +39,7 @@ from training.phrases import (
     PLAIN,
     STARTS,
     TUPLES,
+    adverbial,
 )
 from training.tooling import Task, Tool, arguments, plain
 
@@ -291,7 +293,8 @@ def _linked(rng: random.Random, groups: Sequence[str], led: bool, split: Split) 
         link = pick(rng, LED_LINKS, split) if rng.random() < 0.85 else " and also "
         between = link if len(groups) == 2 or rng.random() < 0.3 else ", "
     else:
-        link = pick(rng, LINKS, split)
+        wild = split == "train" and rng.random() < 0.25
+        link = adverbial(rng, BEFORE_A_VALUE) if wild else pick(rng, LINKS, split)
         between = ", " if link != "; " else link
     if inner and link in (" and ", " & ", " as well as "):
         link = rng.choice([", ", "; ", ", and ", " and also "])
@@ -565,7 +568,8 @@ def _whole_again(rng: random.Random, drawn: _Sets, split: Split) -> str | None:
             part = part.replace(mark, f"the same {nouns[p.name]}" if fits else s[p.name].text)
         part = part if part[-1:] in ".?!" else f"{part}."
         if i:
-            start = pick(rng, STARTS, split)
+            wild = split == "train" and rng.random() < 0.25
+            start = adverbial(rng, ("{A}, ",)) if wild else pick(rng, STARTS, split)
             part = start + uncapital(part, [v.text for v in s.values()]) if rng.random() < 0.8 else part
         sentences.append(part)
     return " ".join(sentences)
@@ -598,8 +602,11 @@ def _crossed(rng: random.Random, drawn: _Sets, split: Split) -> Task | None:
         return None
     outer, inner = by_place
     sets = [{**drawn.sets[0], outer.name: a, inner.name: b} for a in columns[0] for b in columns[1]]
+    # each in the quotes that stand around the first
+    around = [q if (q := text[m.start() - 1 : m.start()]) in ("'", '"') else "" for m in MARKS.finditer(text)]
     lists = {
-        p.name: Spoken(None, " and ".join(v.text for v in c)) for p, c in zip(by_place, columns, strict=True)
+        p.name: Spoken(None, f"{q} and {q}".join(v.text for v in c))
+        for p, c, q in zip(by_place, columns, around, strict=True)
     }
     request = _fill(text, drawn, lists)
     if rng.random() < 0.7:

@@ -34,6 +34,7 @@ from training.natural import drawn
 from training.phrases import (
     ANOTHER,
     ASIDES,
+    BEFORE_A_REQUEST,
     BRIEF,
     CASES,
     FILLERS,
@@ -43,6 +44,7 @@ from training.phrases import (
     ORDINALS,
     TAILS,
     VERBS,
+    adverbial,
 )
 from training.quantities import LIST, RESULTS, compute_tool
 from training.quantities import VERBS as COMPUTE_VERBS
@@ -140,7 +142,7 @@ class Toolsmith:
         for several things, several verbs for one thing, several results of one field. Maybe fewer than `count`."""
         roll = rng.random()
         made: list[Tool] = []
-        if roll < 0.45:
+        if roll < 0.40:
             sketches = DOMAINS[rng.choice(list(DOMAINS))]
             chosen = rng.sample(sketches, min(count, len(sketches)))
             if rng.random() < 0.5:  # those that share most words with one
@@ -148,14 +150,14 @@ class Toolsmith:
             prefix = rng.random() < 0.35
             made = [self.everyday(rng, s, prefix) for s in chosen[:count]]
             return list({t.name: t for t in made}.values())
-        if roll < 0.65 and self._relatives:
+        if roll < 0.57 and self._relatives:
             raws = self._relatives[rng.choice(list(self._relatives))]
             made = [self.api(rng, raw) for raw in rng.sample(raws, min(count, len(raws)))]
-        elif roll < 0.75:
+        elif roll < 0.67:
             noun = self._noun(rng)
             verbs = _unlike(rng.sample(VERBS, len(VERBS)))
             made = [self.composed(rng, verb, noun) for verb in verbs[:count]]
-        elif roll < 0.90:
+        elif roll < 0.88:
             made = self._cousins(rng, count)
         else:
             field_ = rng.choice([self.pools.adjective, self.pools.noun])(rng)
@@ -480,7 +482,9 @@ def several(rng: random.Random, tools: list[Tool], split: Split) -> Task:
         )
     text = parts[0]
     for part, spoken in zip(parts[1:], drawn[1:], strict=True):
-        joiner = pick(rng, JOINERS, split)
+        # any word may stand there, also one that no list here has
+        wild = split == "train" and rng.random() < 0.25
+        joiner = adverbial(rng, BEFORE_A_REQUEST) if wild else pick(rng, JOINERS, split)
         if re.search("[a-z]", joiner) and not joiner.endswith(". "):
             part = uncapital(part, [s.text for s in spoken.values()])
         if joiner[0] != " " or joiner[1:2] == "-":
@@ -514,9 +518,13 @@ def parallel(rng: random.Random, tool: Tool, split: Split) -> Task | None:
     calls = tuple((tool.name, plain(s)) for s in sets)
     if in_turn:
         return Task(_in_turn(rng, tool, sets, chosen, split), calls, tuple(sets))
-    lists = {p.name: Spoken(None, joined([s[p.name].text for s in sets], rng)) for p in chosen}
+    texts = {p.name: [s[p.name].text for s in sets] for p in chosen}
+    lists = {
+        k: Spoken(None, f"{', '.join(t[:-1])}{rng.choice([' and ', ', and '])}{t[-1]}")
+        for k, t in texts.items()
+    }
     request = tool.ask(rng, {**spoken, **lists})
-    if _in_formula(request, lists):
+    if _enclosed(request, lists):
         return None
     if len(chosen) > 1:
         request = request.rstrip(".?!") + rng.choice(
@@ -527,10 +535,10 @@ def parallel(rng: random.Random, tool: Tool, split: Split) -> Task | None:
     return Task(request, calls, tuple(sets))
 
 
-def _in_formula(request: str, lists: dict[str, Spoken]) -> bool:
-    """Whether a list stands inside a word or a formula, as in "3 and 5x^2"."""
+def _enclosed(request: str, lists: dict[str, Spoken]) -> bool:
+    """Whether a list stands inside a word, a formula or quotes: "3 and 5x^2", "called 'Ann and Bo'"."""
     texts = [re.escape(t.text) for t in lists.values()]
-    return any(re.search(rf"[+*] {t}|{t}(?:[-\w^*]| ?[+*=])", request) for t in texts)
+    return any(re.search(rf"[+*'\"] ?{t}|{t}(?:[-\w^*'\"]| ?[+*=])", request) for t in texts)
 
 
 def _crossed(rng: random.Random, tool: Tool, spoken: dict[str, Spoken], chosen: list[Param]) -> Task | None:
@@ -552,7 +560,7 @@ def _crossed(rng: random.Random, tool: Tool, spoken: dict[str, Spoken], chosen: 
         p.name: Spoken(None, " and ".join(v.text for v in c)) for p, c in zip(chosen, columns, strict=True)
     }
     request = tool.ask(rng, {**spoken, **shown}).rstrip(".?!")
-    if _in_formula(request, shown):
+    if _enclosed(request, shown):
         return None
     request += rng.choice(
         [

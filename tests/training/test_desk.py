@@ -76,7 +76,7 @@ def test_several_results_are_put_together_as_the_question_says(
 ) -> None:
     kinds = _smith(data_folder).kinds
     made = dict.fromkeys((two_facts, two_cells, two_rows, share, cell_and_fact, two_prices), 0)
-    roles = ["list", "read", "query", "compute", "convert"]
+    roles = ["list", "read", "search", "query", "compute", "convert"]
     while min(made.values()) < 4:
         world = make_world(draws, kinds)
         for maker in made:
@@ -91,6 +91,25 @@ def test_several_results_are_put_together_as_the_question_says(
             if maker is share:
                 part, whole = map(int, re.match(r"(\d+) of (\d+)", answer).groups())  # type: ignore[union-attr]
                 assert f"{part * 100 / whole:.2f}".rstrip("0").rstrip(".")[:4] in answer
+
+
+def test_a_file_is_read_only_where_its_name_is_known_and_tells_what_it_says(
+    data_folder: Path, draws: random.Random
+) -> None:
+    smith = _smith(data_folder)
+    read = 0
+    while read < 60:
+        desk = Desk.drawn(draws, smith)
+        about = " ".join(t["description"] + json.dumps(t["parameters"]) for t in desk.tools)
+        seen: list[str] = [about]
+        for m in desk.conversation(draws).messages:
+            for call in m.calls if m.trained else ():
+                if desk.world.role(call) == "read":
+                    (file,) = call[1].values()
+                    assert any(file in text for text in seen), (file, m)
+                    assert file not in desk.world.blind, file
+                    read += 1
+            seen += [m.text] if m.role == "tool" else []
 
 
 @pytest.mark.parametrize("split", SPLITS)

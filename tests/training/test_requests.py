@@ -13,8 +13,9 @@ import training.asking
 import training.phrases
 from training.asking import opening
 from training.contrast import twin
+from training.dialogues import Writer
 from training.kinds import Kinds, Pools, Split, Spoken, kept, listed, words
-from training.tooling import Toolsmith, arguments, parallel, plain
+from training.tooling import Toolsmith, arguments, parallel, plain, several
 from training.values import option
 
 
@@ -70,6 +71,35 @@ def test_phrases_kept_for_the_test_split_stay_what_they_were() -> None:
     for phrases, held_out in told.items():
         assert kept(phrases) == held_out
         assert len(set(phrases)) > 20
+    # the word before the last of several: any, but not those that the test split asks with
+    assert not {"besides", "finally"} & set(training.phrases.ADVERBS)
+
+
+def test_any_adverb_may_lead_to_the_next_request_in_training_and_none_in_the_test_split(
+    data_folder: Path, draws: random.Random
+) -> None:
+    smith, seen = _smith(data_folder), set[str]()
+    while len(seen) < 4:
+        asked = several(draws, [smith.computing(draws) for _ in range(2)], "train").request
+        words_led_by = re.findall(r"[.;] ([A-Za-z ]+?)[,:]", asked)
+        seen |= set(training.phrases.ADVERBS) & {w.lower() for w in words_led_by}
+    smith = _smith(data_folder, "test")
+    for _ in range(20):
+        asked = several(draws, [smith.computing(draws) for _ in range(2)], "test").request
+        in_lines = re.search(r"(^|\n| )(1[.)]|\(1\)|- )", asked)
+        assert in_lines or " Besides, " in asked, asked
+
+
+def test_an_idle_sentence_leaves_the_request_as_it_is(data_folder: Path, draws: random.Random) -> None:
+    writer = Writer(Pools(data_folder / "pools.json.gz"), "train")
+    before = behind = 0
+    while not before or not behind:
+        told = writer._among_others(draws, "Roll two dice.")
+        before += told.endswith(" Roll two dice.")
+        behind += told.startswith("Roll two dice. ")
+        assert "Roll two dice." in told and "{" not in told
+    test = Writer(Pools(data_folder / "pools.json.gz"), "test")
+    assert all(test._among_others(draws, "Roll.") == "Roll." for _ in range(50))
 
 
 def test_where_an_item_of_a_list_ends_can_be_read(draws: random.Random) -> None:

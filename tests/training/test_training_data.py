@@ -169,9 +169,9 @@ def test_shards_are_a_function_of_seed_and_number_however_many_processes_make_th
 
 
 def test_packed_rows_hold_whole_documents(data_folder: Path) -> None:
-    packer = Packer(DataConfig(data_folder, seed=8, length=512, rows=16, prose=0.0, branches=2))
+    packer = Packer(DataConfig(data_folder, seed=8, length=1024, rows=16, prose=0.0, branches=2))
     rows = packer.shard(0)
-    assert rows.shape == (16, 513)
+    assert rows.shape == (16, 1025)
     filled = (rows & IGNORED == 0).mean()
     assert filled > 0.8
     for row in rows & ID_MASK:

@@ -54,18 +54,24 @@ class Chain:
 Maker = Callable[[random.Random, World, list[str]], Chain | None]
 
 
-def look_up(rng: random.Random, world: World, facts: Sequence[Fact], roles: list[str]) -> Stages:
-    """The calls that bring the facts' lines, those of several files together; none for files that have been read."""
+def look_up(rng: random.Random, world: World, facts: Sequence[Fact], roles: list[str]) -> Stages | None:
+    """The calls that bring the facts' lines, those of several files together; none for files that have been read.
+
+    None where nothing tells these tools' user in which file to look.
+    """
     facts = [f for f in facts if f.file not in world.read]
     if not facts:
         return []
-    if "search" in roles and ("read" not in roles or rng.random() < 0.5):
+    blind = any(f.file in world.blind for f in facts)
+    if "search" in roles and ("read" not in roles or blind or rng.random() < 0.5):
         searches = [_search(rng, world, fact) for fact in facts]
         # not among more lines than are shown
-        if "read" not in roles or all(
+        if ("read" not in roles and not blind) or all(
             f.sentence in run_call(world, s) for f, s in zip(facts, searches, strict=True)
         ):
             return [searches]
+    if blind:
+        return None
     reads = [world.call("read", file=file) for file in dict.fromkeys(f.file for f in facts)]
     return [reads] if world.enumerated or "list" not in roles else [[world.call("list")], reads]
 
@@ -75,12 +81,13 @@ def _search(rng: random.Random, world: World, fact: Fact) -> Call:
     return world.call("search", text=f"{name} {fact.obj}" if name and rng.random() < 0.8 else fact.obj)
 
 
+def _name(fact: Fact) -> str:
+    words = fact.entity.split()
+    return next((w for w in words if w[:1].isupper()), words[-1] if fact.kind.named else "")
+
+
 def topics(*facts: Fact) -> frozenset[str]:
     return frozenset(f.sentence for f in facts)
-
-
-def _name(fact: Fact) -> str:
-    return next((w for w in fact.entity.split() if w[:1].isupper()), "")
 
 
 def fact_chain(rng: random.Random, world: World, roles: list[str]) -> Chain | None:
@@ -89,6 +96,8 @@ def fact_chain(rng: random.Random, world: World, roles: list[str]) -> Chain | No
         return None
     fact = rng.choice(world.facts)
     stages = look_up(rng, world, [fact], roles)
+    if stages is None:
+        return None
     roll = rng.random()
     if fact.quantity in UNITS and "convert" in roles and roll < 0.45:
         return _converted(rng, world, fact, stages)
@@ -214,6 +223,8 @@ def facts_of_one_place(rng: random.Random, world: World, roles: list[str]) -> Ch
         question = ", ".join(asks[:-1]) + rng.choice([", and ", " and "]) + asks[-1] + "?"
     answer = " ".join(f.answer(f.value) for f in told)
     stages = look_up(rng, world, told, ["read", *(r for r in roles if r == "list")])
+    if stages is None:
+        return None
     return Chain(question, stages, lambda r: answer, keys=tuple(f.text for f in told), topics=topics(*told))
 
 

@@ -29,7 +29,9 @@ def two_facts(rng: random.Random, world: World, roles: list[str]) -> Chain | Non
     if not pairs or "compute" not in roles:
         return None
     a, b = rng.choice(pairs)
-    stages = look_up(rng, world, [a, b], ["read"] if "read" in roles else roles)
+    stages = look_up(rng, world, [a, b], roles)
+    if stages is None:
+        return None
     word, sign = rng.choice([("sum", "+"), ("difference", "-")])
     x, y = (a, b) if sign == "+" or a.number >= b.number else (b, a)
     second = uncapital(b.question, [b.entity]).rstrip("?.")
@@ -191,7 +193,9 @@ def cell_and_fact(rng: random.Random, world: World, roles: list[str]) -> Chain |
     )
     first = pick(rng, up_front, world.kinds.split).format(n=owner)
     query = _cell(world, table, column, name)
-    found = look_up(rng, world, [fact], [r for r in roles if r in ("read", "search", "list")])
+    found = look_up(rng, world, [fact], roles)
+    if found is None:
+        return None
     stages = [[query, *found[0]], *found[1:]] if found and rng.random() < 0.6 else [[query], *found]
     second = uncapital(fact.question, [fact.entity])
     told = f"The {column} of {owner} is {cell}."
@@ -247,6 +251,8 @@ def two_prices(rng: random.Random, world: World, roles: list[str]) -> Chain | No
     a, b = rng.sample(rng.choice(pairs), 2)
     e = a.entity
     stages = look_up(rng, world, [a], ["read", *(r for r in roles if r == "list")])
+    if stages is None:
+        return None
     if rng.random() < 0.25:
         x, y = (a, b) if a.number >= b.number else (b, a)
         question = pick(rng, DEARER, world.kinds.split).format(x=x.obj, y=y.obj, e=e)

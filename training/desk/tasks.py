@@ -33,7 +33,7 @@ def makers(roles: list[str]) -> list[Maker]:
     out: list[Maker] = []
     files = "read" in roles or "search" in roles
     if files:
-        out += [fact_chain] * 6 + [two_facts] * 2 + [facts_of_one_place] * 2
+        out += [fact_chain] * 6 + [two_facts] * 3 + [facts_of_one_place] * 2
     if "query" in roles:
         out += [sql_chain] * 6
     if "query" in roles and files:
@@ -41,7 +41,7 @@ def makers(roles: list[str]) -> list[Maker]:
     if "query" in roles and "compute" in roles:
         out += [two_cells] * 2 + [two_rows, share]
     if "read" in roles and "compute" in roles:
-        out += [two_prices]
+        out += [two_prices] * 3
     for role, maker in (("compute", compute_chain), ("convert", convert_chain), ("list", list_chain)):
         if role in roles:
             out.append(maker)

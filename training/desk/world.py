@@ -103,6 +103,8 @@ class World:
     """What the tools say behind every error."""
     read: set[str] = field(default_factory=set)
     """Files that the conversation at hand has read."""
+    blind: set[str] = field(default_factory=set)
+    """Files whose names do not tell what they say."""
 
     def unit(self, name: str) -> str:
         """A unit as the convert tool names it."""
@@ -198,6 +200,7 @@ def _files_about_rows(rng: random.Random, world: World) -> None:
     key = table.of_kind("key")[0]
     for stem in rng.sample(LISTED, rng.choice([1, 1, 2])):
         file = f"{stem}.{rng.choice(['txt', 'txt', 'md'])}"
+        world.blind.add(file)
         title = stem.capitalize()
         world.files[file] = [
             rng.choice(
