@@ -187,11 +187,6 @@ def run(args: argparse.Namespace) -> None:
     if args.what == "rows":
         return
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    if device == "cuda":
-        from torch._dynamo import config as dynamo
-
-        # every variant adds other outputs with other factors: each such step is a graph of its own
-        dynamo.recompile_limit = dynamo.accumulated_recompile_limit = 1000
     if maker:
         Trainer(wanted[0][1].spec(base), settings(args.batch, 0), device, Team()).warm_up()
         note(opened, event="compiled")

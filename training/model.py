@@ -1,9 +1,8 @@
-"""The training forward of a LaneFormer: all lanes as one batch dimension, delays read from the engine's
-lane table.
+"""The training forward of a LaneFormer: all lanes at once, delays read from the engine's lane table.
 
-Knows ids, weights, and the lane table; no text. Shapes: X and o [L, B, T, D]; weights stacked over layers
-[N, L, out, in]. Equal to ReferenceBackend in FP32 (tests/training); BF16 with block-sparse attention on a
-GPU.
+Knows ids and weights; no text. Shapes: N = B T tokens, L lanes; weights stacked over layers
+[layers, L, out, in]. The streams between the modules are `training.streams`'. Equal to ReferenceBackend in
+FP32 (tests/training); BF16 with block-sparse attention on a GPU.
 """
 
 from __future__ import annotations
@@ -19,47 +18,17 @@ from torch.nn import functional as F
 
 from kogagent.engine.lanes import lane_table
 from kogagent.spec import ModelSpec
+from training.streams import Operations, Streams, readings
 
-ATTENTION = ("attn_norm", "wq", "wk", "wv", "wo")
-MLP = ("ffn_norm", "w1", "w3", "w2")
-STACKED = ATTENTION + MLP
-Coefficients = tuple[tuple[float, float], ...]
-
-
-def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
-    wide = x.float()
-    return (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps) * weight).to(x.dtype)
-
-
-def normed_product(x: Tensor, norm: Tensor, w: Tensor, eps: float) -> Tensor:
-    """rms_norm(x) w^T in FP32, [L, B*T, out], of x [L, B, T, D], w [L, out, D].
-
-    The norm's weight goes into w and its factor behind the product, so that the normed streams are never
-    written: reading and writing streams is what a step's time goes into.
-    """
-    lanes, _, _, dim = x.shape
-    rows = x.view(lanes, -1, dim)
-    factor = torch.rsqrt(rows.float().square().mean(-1, keepdim=True) + eps)
-    return torch.bmm(rows, (w * norm).to(x.dtype).transpose(1, 2)).float() * factor
-
-
-def land(x: Tensor, outputs: Sequence[Tensor], coefficients: Coefficients) -> Tensor:
-    """X_l += own * o_l + others * sum_{j != l} o_j for each output."""
-    total = x.float()
-    for o, (own, others) in zip(outputs, coefficients, strict=True):
-        wide = o.float()
-        if others:
-            total = total + (own - others) * wide + others * wide.sum(0, keepdim=True)
-        else:
-            total = total + own * wide
-    return total.to(x.dtype)
+STACKED = ("attn_norm", "wq", "wk", "wv", "wo", "ffn_norm", "w1", "w3", "w2")
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Turn interleaved pairs of x [B, L, heads, T, h] by cos, sin [B, 1, 1, T, h/2]."""
-    pairs = x.float().view(*x.shape[:-1], -1, 2)
-    a, b = pairs[..., 0], pairs[..., 1]
-    return torch.stack((a * cos - b * sin, a * sin + b * cos), -1).flatten(-2).to(x.dtype)
+    """Turn interleaved pairs of x [B, T, heads, h] by cos, sin [B, T, 1, h/2]: without taking pairs apart, so
+    that it fuses with what is around it."""
+    pairs = x.view(*x.shape[:-1], -1, 2)
+    turned: Tensor = pairs * cos[..., None] + pairs.flip(-1) * torch.stack((-sin, sin), -1)
+    return turned.flatten(-2)
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, mask: Any) -> Tensor:
@@ -73,54 +42,53 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: Any) -> Tensor:
     return out
 
 
-def attention_step(
-    x: Tensor, older: Sequence[Tensor], coefficients: Coefficients, keeps_own: bool,
-    norm: Tensor, wq: Tensor, wk: Tensor, wv: Tensor, wo: Tensor,
-    mask: Any, cos: Tensor, sin: Tensor, width: int, eps: float,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """(X after the landings, o). older: outputs that land besides, first in `coefficients`."""
-    lanes, batch, length, _ = x.shape
-    qkv = normed_product(x, norm, torch.cat((wq, wk, wv), 1), eps)
-    qkv = qkv.view(lanes, batch, length, -1, width).permute(1, 0, 3, 2, 4)
-    n_q, n_kv = wq.shape[1] // width, wk.shape[1] // width
-    q, k, v = torch.split(qkv, [n_q, n_kv, n_kv], 2)  # [B, L, heads, T, h]
+def attention_core(
+    raw: Tensor, factor: Tensor, mask: Any, cos: Tensor, sin: Tensor, n_q: int, width: int
+) -> Tensor:
+    """What attention mixes, [N, L, n_q h], of the product behind the norm [N, L, (n_q + 2 n_kv) h] and the
+    norm's factor [N, L, 1]. cos, sin [B, T, 1, h/2]."""
+    batch, length, lanes = *cos.shape[:2], raw.shape[1]
+    n_kv = (raw.shape[-1] // width - n_q) // 2
+    heads = raw.view(batch, length, lanes, -1, width)
+    factor = factor.view(batch, length, lanes, 1, 1)
+    q, k, v = (t * factor for t in torch.split(heads, [n_q, n_kv, n_kv], 3))
     if n_q != n_kv:
-        k, v = (t.repeat_interleave(n_q // n_kv, 2) for t in (k, v))
+        k, v = (t.repeat_interleave(n_q // n_kv, 3) for t in (k, v))
+    q, k, v = (t.flatten(2, 3) for t in (q, k, v))
     turned = (rotate(q, cos, sin), rotate(k, cos, sin), v)
-    q, k, v = (t.to(x.dtype).reshape(batch, -1, length, width) for t in turned)
-    mixed = attend(q, k, v, mask).view(batch, lanes, n_q, length, width).permute(1, 0, 3, 2, 4)
-    o = torch.bmm(mixed.reshape(lanes, batch * length, -1), wo.to(x.dtype).transpose(1, 2)).view_as(x)
-    return land(x, [*older, o] if keeps_own else older, coefficients), o
+    q, k, v = (t.to(raw.dtype).contiguous().transpose(1, 2) for t in turned)
+    mixed = attend(q, k, v, mask)
+    return mixed.transpose(1, 2).reshape(batch * length, lanes, -1)
 
 
-def mlp_step(
-    x: Tensor, older: Sequence[Tensor], coefficients: Coefficients, keeps_own: bool,
-    norm: Tensor, w1: Tensor, w3: Tensor, w2: Tensor, eps: float,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
-    gate, up = normed_product(x, norm, torch.cat((w1, w3), 1), eps).chunk(2, -1)
-    o = torch.bmm((F.silu(gate) * up).to(x.dtype), w2.to(x.dtype).transpose(1, 2)).view_as(x)
-    return land(x, [*older, o] if keeps_own else older, coefficients), o
+def mlp_core(raw: Tensor, factor: Tensor) -> Tensor:
+    """The hidden side of an MLP [N, L, f], of gate and up behind the norm [N, L, 2f]."""
+    gate, up = (t * factor for t in raw.chunk(2, -1))
+    return (F.silu(gate) * up).to(raw.dtype)
 
 
-def head_logits(x: Tensor, norm: Tensor, head: Tensor, kind: str, eps: float) -> Tensor:
-    """Logits [B, T, V] of the streams x [L, B, T, D]."""
+def head_logits(x: Tensor, factor: Tensor, norm: Tensor, head: Tensor, kind: str, eps: float) -> Tensor:
+    """Logits [N, V] of the streams x [N, L, D], or [N, D] where all lanes are equal, and the factor of their
+    norm [N, L, 1]."""
+    lanes, wide = factor.shape[1], x.float().view(len(x), -1, x.shape[-1])
     w = head.to(x.dtype)
     if kind == "sum":
-        return rms_norm(x.float().sum(0).to(x.dtype), norm, eps) @ w.T
-    normed = rms_norm(x, norm, eps)
+        total = wide.sum(1) * (lanes // wide.shape[1])
+        return (total * torch.rsqrt(total.square().mean(-1, keepdim=True) + eps) * norm).to(x.dtype) @ w.T
     if kind == "replicate":
-        return normed.float().mean(0).to(x.dtype) @ w.T
-    rows = w.view(x.shape[0], -1, x.shape[-1])
-    return torch.einsum("lbtd,lvd->btlv", normed, rows).flatten(-2)
+        return ((wide * factor).mean(1) * norm).to(x.dtype) @ w.T
+    normed = (wide * factor * norm).to(x.dtype)
+    return torch.einsum("nld,lvd->nlv", normed, w.view(lanes, -1, x.shape[-1])).flatten(1)
 
 
 def head_loss(
-    x: Tensor, norm: Tensor, head: Tensor, kind: str, eps: float, targets: Tensor, weights: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
+    x: Tensor, factor: Tensor, norm: Tensor, head: Tensor, kind: str, eps: float, targets: Tensor,
+    weights: Tensor,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """(weighted sum of losses, losses [B, T], right guesses [B, T])."""
-    logits = head_logits(x, norm, head, kind, eps).float()
-    losses = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none").view_as(targets)
-    return (losses * weights).sum(), losses.detach(), (logits.argmax(-1) == targets)
+    logits = head_logits(x, factor, norm, head, kind, eps).float()
+    losses = F.cross_entropy(logits, targets.flatten(), reduction="none").view_as(targets)
+    return (losses * weights).sum(), losses.detach(), (logits.argmax(-1).view_as(targets) == targets)
 
 
 class LaneModel(nn.Module):
@@ -137,7 +105,6 @@ class LaneModel(nn.Module):
             raise ValueError("the trainer has no QKV bias and no QK norm; leave both off")
         self.spec = spec
         self.dtype = dtype
-        self.table = lane_table(spec)
         g = torch.Generator().manual_seed(seed)
         shapes = spec.tensors()
         self.embed = nn.Parameter(torch.randn(shapes["embed"], generator=g) * 0.02)
@@ -165,68 +132,50 @@ class LaneModel(nn.Module):
         self.sin: Tensor
         self.register_buffer("cos", angles.cos().float(), persistent=False)
         self.register_buffer("sin", angles.sin().float(), persistent=False)
+        self._plan = readings(lane_table(spec), (shapes["layers.0.wo"][-1], shapes["layers.0.w2"][-1]))
         wrap: Callable[[Any], Any] = (
             (lambda f: torch.compile(f, dynamic=False)) if compiled else (lambda f: f)
         )
-        self._attention, self._mlp, self._head_loss = wrap(attention_step), wrap(mlp_step), wrap(head_loss)
+        self._attention, self._mlp, self._head_loss = wrap(attention_core), wrap(mlp_core), wrap(head_loss)
+        self._operations = Operations.compiled() if compiled else Operations()
 
-    def streams(self, ids: Tensor, places: Tensor, masks: dict[int, Any]) -> Tensor:
-        """X [L, B, T, D] after the last layer. ids, places [B, T]; masks: the mask of each window width."""
+    def streams(self, ids: Tensor, places: Tensor, masks: dict[int, Any]) -> tuple[Tensor, Tensor]:
+        """The streams behind the last layer and the factor of their norm, as head_logits takes them. ids,
+        places [B, T]; masks: the mask of each window width."""
         spec = self.spec
-        cos, sin = (t[places][:, None, None] for t in (self.cos, self.sin))
-        x = F.embedding(ids, self.embed).to(self.dtype).expand(spec.lanes, -1, -1, -1).contiguous()
-        layers = [
-            dict(zip(STACKED, ws, strict=True))
-            for ws in zip(*(getattr(self, n).unbind(0) for n in STACKED), strict=True)
-        ]
-        outputs: dict[int, Tensor] = {}
-        for step in self.table.steps:
-            w = layers[step.layer]
-            older = [outputs[p.source] for p in step.landings if p.source != step.module]
-            own = any(p.source == step.module for p in step.landings)
-            ordered = sorted(step.landings, key=lambda p: p.source == step.module)
-            coefficients = tuple((p.own, p.others) for p in ordered)
-            if step.kind == "attention":
-                mask = masks[spec.windows[step.layer]]
-                x, o = self._attention(
-                    x,
-                    older,
-                    coefficients,
-                    own,
-                    *(w[n] for n in ATTENTION),
-                    mask,
-                    cos,
-                    sin,
-                    spec.head_dim,
-                    spec.norm_eps,
-                )
-            else:
-                x, o = self._mlp(x, older, coefficients, own, *(w[n] for n in MLP), spec.norm_eps)
-            if step.last_use > step.module:
-                outputs[step.module] = o
-            for module in [m for m in outputs if self.table.steps[m].last_use <= step.module]:
-                del outputs[module]
-        return x
+        cos, sin = (t[places][:, :, None] for t in (self.cos, self.sin))
+        embedded = F.embedding(ids.flatten(), self.embed)
+        streams = Streams(embedded, spec.lanes, self._plan, self._operations, self.dtype, spec.norm_eps)
+        n_q = spec.n_heads // spec.lanes
+        layers = zip(*(getattr(self, n).unbind(0) for n in STACKED), spec.windows, strict=True)
+        for attn_norm, wq, wk, wv, wo, ffn_norm, w1, w3, w2, window in layers:
+            read = streams.read(torch.cat((wq, wk, wv), 1) * attn_norm)
+            mixed = self._attention(*read, masks[window], cos, sin, n_q, spec.head_dim)
+            streams.put(mixed, wo)
+            read = streams.read(torch.cat((w1, w3), 1) * ffn_norm)
+            streams.put(self._mlp(*read), w2)
+        return streams.last()
 
     def output_weight(self) -> Tensor:
         return self.embed if self.spec.tied_head else self.head
 
     def forward(self, ids: Tensor, places: Tensor, masks: dict[int, Any]) -> Tensor:
         """Logits [B, T, V]."""
-        return head_logits(
-            self.streams(ids, places, masks),
+        logits = head_logits(
+            *self.streams(ids, places, masks),
             self.norm,
             self.output_weight(),
             self.spec.head,
             self.spec.norm_eps,
         )
+        return logits.view(*ids.shape, -1)
 
     def loss(
         self, ids: Tensor, places: Tensor, targets: Tensor, weights: Tensor, masks: dict[int, Any]
     ) -> tuple[Tensor, Tensor, Tensor]:
         """head_loss of the whole batch."""
         out: tuple[Tensor, Tensor, Tensor] = self._head_loss(
-            self.streams(ids, places, masks),
+            *self.streams(ids, places, masks),
             self.norm,
             self.output_weight(),
             self.spec.head,

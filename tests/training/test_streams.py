@@ -1,0 +1,149 @@
+"""What a module reads: the same values and gradients as eight streams that are kept and landed on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from kogagent.engine.lanes import lane_table
+from kogagent.spec import ModelSpec
+from training.experiment import VARIANTS
+from training.model import STACKED, LaneModel, Layout, attend, dense_masks
+from training.streams import readings
+from training.train import NANO, TINY
+
+SHAPE = replace(
+    TINY,
+    vocab_size=64,
+    dim=32,
+    n_layers=6,
+    n_heads=16,
+    head_dim=4,
+    ffn_dim=64,
+    context=64,
+    windows=(8, 0, 5, 0, 3, 0),
+)
+MODES: tuple[dict[str, Any], ...] = (
+    *(v.changes for v in VARIANTS),
+    {"delay": 2, "early_resent": True},
+    {"delay": 1, "early": "none", "comm_attention": False},
+    {"delay": 2, "comm_mlp": False},
+    {"delay": 2, "head": "sum", "tied_head": False},
+    {"delay": 0, "head": "sum"},
+    {"delay": 3, "head": "vocab_parallel"},
+    {"lanes": 1, "delay": 2},
+)
+
+
+def normed(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps) * weight
+
+
+def plain_logits(model: LaneModel, ids: Tensor, places: Tensor, masks: dict[int, Tensor]) -> Tensor:
+    """Logits [B, T, V] from streams [L, B, T, D] that every output is added to, as engine/lanes.py says."""
+    spec = model.spec
+    width, eps = spec.head_dim, spec.norm_eps
+    cos, sin = (t[places][:, None, None] for t in (model.cos, model.sin))  # [B, 1, 1, T, h/2]
+
+    def turn(x: Tensor) -> Tensor:
+        a, b = x[..., ::2], x[..., 1::2]
+        return torch.stack((a * cos - b * sin, a * sin + b * cos), -1).flatten(-2)
+
+    def heads(x: Tensor, w: Tensor) -> Tensor:
+        y = torch.einsum("lbtd,lod->blto", x, w)
+        return y.view(*y.shape[:-1], -1, width).transpose(2, 3)
+
+    x = F.embedding(ids, model.embed).expand(spec.lanes, -1, -1, -1)
+    outputs: list[Tensor] = []
+    for step in lane_table(spec).steps:
+        w = {n: getattr(model, n)[step.layer] for n in STACKED}
+        if step.kind == "attention":
+            read = normed(x, w["attn_norm"], eps)
+            q, k, v = (heads(read, w[n]) for n in ("wq", "wk", "wv"))  # [B, L, heads, T, h]
+            k, v = (t.repeat_interleave(q.shape[2] // k.shape[2], 2) for t in (k, v))
+            shape = q.shape
+            q, k, v = (t.flatten(1, 2) for t in (turn(q), turn(k), v))
+            mixed = attend(q, k, v, masks[spec.windows[step.layer]]).view(shape).transpose(2, 3).flatten(-2)
+            outputs.append(torch.einsum("blto,ldo->lbtd", mixed, w["wo"]))
+        else:
+            read = normed(x, w["ffn_norm"], eps)
+            gate, up = (torch.einsum("lbtd,lfd->lbtf", read, w[n]) for n in ("w1", "w3"))
+            outputs.append(torch.einsum("lbtf,ldf->lbtd", F.silu(gate) * up, w["w2"]))
+        for landing in step.landings:
+            o = outputs[landing.source]
+            x = x + landing.own * o + landing.others * (o.sum(0, keepdim=True) - o)
+    if spec.head == "sum":
+        return normed(x.sum(0), model.norm, eps) @ model.output_weight().T
+    read = normed(x, model.norm, eps)
+    if spec.head == "replicate":
+        return read.mean(0) @ model.output_weight().T
+    rows = model.output_weight().view(spec.lanes, -1, spec.dim)
+    return torch.einsum("lbtd,lvd->btlv", read, rows).flatten(-2)
+
+
+@pytest.mark.parametrize("changes", MODES, ids=str)
+def test_loss_and_gradients_are_those_of_streams_that_are_kept(
+    changes: dict[str, Any], rng: np.random.Generator
+) -> None:
+    spec = replace(SHAPE, **changes)
+    g = torch.Generator().manual_seed(int(rng.integers(1 << 31)))
+    model = LaneModel(spec, int(rng.integers(1 << 31)))
+    with torch.no_grad():
+        for p in model.parameters():
+            p.add_(torch.randn(p.shape, generator=g) * 0.1)
+    ids = torch.randint(1, 64, (2, 24), generator=g)
+    starts = torch.zeros_like(ids, dtype=torch.bool)
+    starts[0, [7, 15]] = True
+    layout = Layout.of(ids, starts, 0)
+    masks = dense_masks(layout, spec.windows)
+    targets, weights = torch.randint(1, 64, ids.shape, generator=g), torch.rand(ids.shape, generator=g)
+
+    total, losses, right = model.loss(ids, layout.place, targets, weights, dict(masks))
+    torch.autograd.backward(total)
+    ours = {n: p.grad for n, p in model.named_parameters()}
+    model.zero_grad(set_to_none=True)
+    logits = plain_logits(model, ids, layout.place, masks)
+    plain = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none").view_as(targets)
+    torch.autograd.backward((plain * weights).sum())
+
+    torch.testing.assert_close(losses, plain.detach(), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(total.detach(), (plain * weights).sum().detach(), rtol=1e-5, atol=1e-5)
+    top = logits.topk(2, -1).values
+    clear = top[..., 0] - top[..., 1] > 1e-3  # no tie that rounding could break
+    assert torch.equal(right[clear], (logits.argmax(-1) == targets)[clear])
+    for name, p in model.named_parameters():
+        mine, theirs = ours[name], p.grad
+        assert mine is not None and theirs is not None
+        assert (mine - theirs).norm() < 1e-4 * theirs.norm(), name
+
+
+def columns(spec: ModelSpec) -> tuple[int, int]:
+    return spec.n_heads * spec.head_dim // spec.lanes, spec.ffn_dim // spec.lanes
+
+
+def test_nano_reads_one_stream_first_then_rebuilds_at_attention_and_moves_at_mlps() -> None:
+    plan = readings(lane_table(NANO), columns(NANO))
+    assert len(plan) == 2 * NANO.n_layers + 1
+    assert [bool(r.parts) for r in plan] == [False] * 5 + [True] * 16
+    assert [r.moves for r in plan[6:]] == [False, True] * 7 + [False]
+    assert plan[12].parts == ((8, 1.0), (9, 1.0), (10, 1.0), (11, 1.0)) and plan[12].sums == ((7, 1.0),)
+    assert plan[13].parts == ((8, -1.0), (12, 1.0)) and plan[13].sums == ((8, 1.0),) and plan[12].kept
+
+
+def test_lanes_that_never_hear_each_other_are_moved_not_rebuilt() -> None:
+    spec = replace(NANO, delay=0, comm_attention=False, comm_mlp=False)
+    plan = readings(lane_table(spec), columns(spec))
+    assert all(len(r.parts) == 1 for r in plan[5:]) and all(r.moves for r in plan[5:])
+    assert not any(r.sums for r in plan)
+
+
+@pytest.mark.parametrize("changes", [{"delay": 0}, {"residual": "ladder", "delay": 0}, {"lanes": 1}], ids=str)
+def test_equal_lanes_are_one_stream_throughout(changes: dict[str, Any]) -> None:
+    spec = replace(NANO, **changes)
+    assert not any(r.parts for r in readings(lane_table(spec), columns(spec)))
