@@ -32,6 +32,7 @@ import torch
 from kogagent.spec import ModelSpec
 from training.data import DataConfig, Ids, Packer, shards
 from training.kinds import Split
+from training.profiling import FIRST, STEPS, StepProfile
 from training.render import IM_END
 from training.trainer import Team, TrainConfig, Trainer, export, schedule
 
@@ -79,6 +80,8 @@ class RunConfig:
     pause: float | None = None
     """Seconds of this call after which the run rests, to be resumed."""
     eager: bool = False
+    profile: Path | None = None
+    """Where a table of a few early steps' kernels goes."""
     quiet: bool = False
 
 
@@ -208,6 +211,7 @@ def _loop(
     good = copy.deepcopy(trainer.state())
     next_eval = trainer.elapsed + how.eval_every
     marked, marked_step = time.perf_counter(), trainer.step_number
+    watch = StepProfile(how.profile, device) if how.profile and team.rank == 0 else None
     while True:
         trainer.elapsed = time.perf_counter() - began
         progress = trainer.elapsed / seconds if seconds else trainer.step_number / (how.steps or 1)
@@ -219,6 +223,8 @@ def _loop(
         factor = schedule(trainer.config, how.span[0] + progress * (how.span[1] - how.span[0]))
         if how.start is not None:  # the optimisers' averages begin anew
             factor *= min(1.0, progress / trainer.config.warmup)
+        if watch:
+            watch.before_step()
         loss = trainer.step(to_device(batch, device), factor)
         batch = next(source)
         if trainer.step_number % 20 == 0 or trainer.step_number <= 5:
@@ -291,6 +297,7 @@ def main() -> None:
     parser.add_argument("--eval-every", type=float, default=60)
     parser.add_argument("--resume", action="store_true")
     parser.add_argument("--pause", type=float, help="rest after so many seconds; --resume goes on")
+    parser.add_argument("--profile", type=Path, metavar="FILE", help="a table of some early steps' kernels")
     parser.add_argument("--eager", action="store_true", help="no compilation, dense masks")
     parser.add_argument("--tiny", action="store_true", help="the test shape, on a CPU")
     args = parser.parse_args()
@@ -300,6 +307,8 @@ def main() -> None:
         parser.error("--span takes two shares of the schedule, 0 <= FROM < TO <= 1")
     if not 0 < args.cooldown <= 1:
         parser.error("--cooldown takes a share of the schedule, 0 < SHARE <= 1")
+    if args.profile and args.steps is not None and args.steps <= FIRST + STEPS:
+        parser.error(f"--profile needs more than {FIRST + STEPS} steps")
     spec = TINY if args.tiny else NANO
     config = TrainConfig(
         batch=args.batch,
@@ -308,7 +317,9 @@ def main() -> None:
         prompt_weight=args.prompt_weight,
         seed=args.seed,
     )
-    data = DataConfig(args.data, seed=args.seed, length=spec.context, rows=64)
+    data = DataConfig(
+        args.data, seed=args.seed, length=spec.context, rows=max(8, args.batch) if args.tiny else 64
+    )
     how = RunConfig(
         seconds=args.seconds,
         steps=args.steps,
@@ -321,6 +332,7 @@ def main() -> None:
         resume=args.resume or args.pause is not None,
         pause=args.pause,
         eager=args.eager,
+        profile=args.profile,
     )
     run(spec, config, data, args.out, how)
 

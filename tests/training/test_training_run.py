@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -15,7 +17,7 @@ from kogagent.engine.backends.reference import ReferenceBackend
 from kogagent.engine.weights import load_checkpoint
 from kogagent.errors import ConfigError
 from kogagent.spec import ModelSpec
-from training import parcel
+from training import parcel, profiling, reproduce, train
 from training.data import DataConfig
 from training.experiment import BEGIN, END, VARIANTS, main
 from training.model import LaneModel, Layout, dense_masks
@@ -202,6 +204,67 @@ def test_a_resumed_run_ends_where_an_unbroken_one_does(data_folder: Path, tmp_pa
     parts = load_checkpoint(tmp_path / "parts" / "checkpoint").tensors
     for name, value in whole.items():
         torch.testing.assert_close(parts[name], value, rtol=1e-3, atol=1e-4)
+
+
+def _call(main: Callable[[], None], monkeypatch: pytest.MonkeyPatch, *arguments: object) -> None:
+    monkeypatch.setattr("sys.argv", ["command", *map(str, arguments)])
+    main()
+
+
+def test_a_profile_is_written_on_the_way_and_changes_no_loss(
+    data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(train, "TINY", SMALL)
+    steps = profiling.FIRST + profiling.STEPS + 2
+    common = ["--tiny", "--data", data_folder, "--steps", steps, "--batch", 2, "--workers", 0]
+    common += ["--eval-rows", 2]
+    _call(train.main, monkeypatch, *common, "--out", tmp_path / "plain")
+    file = tmp_path / "tables" / "profile.txt"
+    _call(train.main, monkeypatch, *common, "--out", tmp_path / "watched", "--profile", file)
+    assert _losses(tmp_path / "watched") == _losses(tmp_path / "plain")
+    head, columns, *rows, rest = file.read_text().splitlines()
+    assert head.startswith(f"{profiling.STEPS} steps") and columns.split() == [
+        "ms/step",
+        "share",
+        "count",
+        "name",
+    ]
+    times = [float(row.split()[0]) for row in rows]
+    assert times == sorted(times, reverse=True) and "aten::bmm" in {row.split()[-1] for row in rows}
+    # every step multiplies, and each of those profiled alike
+    assert all(float(row.split()[2]) >= 1 for row in rows if row.endswith("aten::bmm"))
+    assert "below" in rest
+
+
+def test_a_run_with_the_same_seed_is_found_to_repeat(
+    data_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(reproduce, "TINY", SMALL)
+    common = ["--tiny", "--data", data_folder, "--steps", 4, "--batch", 2, "--workers", 0]
+    _call(reproduce.main, monkeypatch, *common)
+    result = json.loads(capsys.readouterr().out)
+    assert result["within"] and result["largest"] == 0 and result["equal_steps"] == 4
+    assert result["scatter"] > 0
+
+    real, seeds = reproduce.curve, iter((1, 2))
+    monkeypatch.setattr(reproduce, "curve", lambda s, c, *r: real(s, replace(c, seed=next(seeds)), *r))
+    with pytest.raises(SystemExit):  # other weights: the curves differ by more than a loss scatters
+        _call(reproduce.main, monkeypatch, *common, "--bound", 1e-3)
+    assert not json.loads(capsys.readouterr().out)["within"]
+
+
+def test_curves_are_compared_in_nats_and_a_missing_loss_is_a_difference(rng: np.random.Generator) -> None:
+    first = rng.uniform(1, 2, 30)
+    shifted = first.copy()
+    shifted[7] += 0.5
+    found = reproduce.compare(first.tolist(), shifted.tolist(), 10.0)
+    assert found["within"] and found["equal_steps"] == 29
+    assert found["largest"] == pytest.approx(0.5) and found["mean"] == pytest.approx(0.5 / 30)
+    assert not reproduce.compare(first.tolist(), (first + 1).tolist(), 0.5)["within"]
+    shifted[3] = np.nan
+    assert not reproduce.compare(first.tolist(), shifted.tolist(), 10.0)["within"]
+    with pytest.raises(ValueError, match="30 and 29 steps"):
+        reproduce.compare(first.tolist(), first[1:].tolist(), 1.0)
 
 
 def test_the_delay_experiment_runs_every_variant_and_reports(
