@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -18,8 +18,9 @@ from torch.nn import functional as F
 
 from kogagent.engine.lanes import lane_table
 from kogagent.spec import ModelSpec
-from training.streams import Operations, Streams, readings
+from training.streams import Operations, Streams, moves
 
+Program = Literal["eager", "compiled", "fused"]
 STACKED = ("attn_norm", "wq", "wk", "wv", "wo", "ffn_norm", "w1", "w3", "w2")
 
 
@@ -94,11 +95,12 @@ def head_loss(
 class LaneModel(nn.Module):
     """Weights of a spec, stacked over layers, and their forward pass.
 
-    compiled: each kind of step is compiled once and shared by the layers.
+    program: "compiled" compiles each kind of step once, to be shared by the layers; "fused" also makes the
+    streams by Triton kernels, on a GPU.
     """
 
     def __init__(
-        self, spec: ModelSpec, seed: int, dtype: torch.dtype = torch.float32, compiled: bool = False
+        self, spec: ModelSpec, seed: int, dtype: torch.dtype = torch.float32, program: Program = "eager"
     ) -> None:
         super().__init__()
         if spec.qkv_bias or spec.qk_norm:
@@ -132,12 +134,17 @@ class LaneModel(nn.Module):
         self.sin: Tensor
         self.register_buffer("cos", angles.cos().float(), persistent=False)
         self.register_buffer("sin", angles.sin().float(), persistent=False)
-        self._plan = readings(lane_table(spec), (shapes["layers.0.wo"][-1], shapes["layers.0.w2"][-1]))
+        self._plan = moves(lane_table(spec))
+        compiled = program != "eager"
         wrap: Callable[[Any], Any] = (
             (lambda f: torch.compile(f, dynamic=False)) if compiled else (lambda f: f)
         )
         self._attention, self._mlp, self._head_loss = wrap(attention_core), wrap(mlp_core), wrap(head_loss)
-        self._operations = Operations.compiled() if compiled else Operations()
+        self._operations = Operations(compiled)
+        if program == "fused":
+            from training.fused import FusedOperations
+
+            self._operations = FusedOperations(compiled)
 
     def streams(self, ids: Tensor, places: Tensor, masks: dict[int, Any]) -> tuple[Tensor, Tensor]:
         """The streams behind the last layer and the factor of their norm, as head_logits takes them. ids,

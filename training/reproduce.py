@@ -1,6 +1,7 @@
 """Shows that a training run repeats: the same seed twice on one device, the two loss curves compared.
 
     python -m training.reproduce --data build/nano --steps 160
+    python -m training.reproduce --data build/nano --steps 160 --programs fused compiled   # and their times
 
 Both runs make their data and weights anew from the seed and share nothing but the compiled program. Prints a
 line of JSON and ends with status 1 when the curves differ by more than the bound: a mean difference of
@@ -14,13 +15,14 @@ import json
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
 
 from kogagent.spec import ModelSpec
 from training.data import DataConfig, Ids
+from training.model import Program
 from training.train import NANO, TINY, batches, to_device
 from training.trainer import Team, TrainConfig, Trainer, schedule
 
@@ -46,15 +48,20 @@ def compare(first: Sequence[float], second: Sequence[float], bound: float) -> di
 
 
 def curve(
-    spec: ModelSpec, config: TrainConfig, source: Iterator[Ids], steps: int, device: str, eager: bool
-) -> list[float]:
-    """The loss of every step of a run that begins with the seed's weights."""
+    spec: ModelSpec, config: TrainConfig, source: Iterator[Ids], steps: int, device: str, program: Program
+) -> tuple[list[float], float]:
+    """The loss of every step of a run that begins with the seed's weights, and the ms a step of its second
+    half."""
     torch.manual_seed(config.seed)
-    trainer = Trainer(spec, config, device, Team(), eager)
-    losses = [
-        trainer.step(to_device(next(source), device), schedule(config, step / steps)) for step in range(steps)
-    ]
-    return torch.stack(losses).tolist()
+    trainer = Trainer(spec, config, device, Team(), program)
+    losses: list[torch.Tensor] = []
+    for step in range(steps):
+        if step == steps // 2:
+            losses[-1].item()
+            began = time.perf_counter()
+        losses.append(trainer.step(to_device(next(source), device), schedule(config, step / steps)))
+    made: list[float] = torch.stack(losses).tolist()
+    return made, (time.perf_counter() - began) * 1e3 / (steps - steps // 2)
 
 
 def main() -> None:
@@ -67,9 +74,13 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--bound", type=float, default=0.25, help="share of the loss's own scatter")
     parser.add_argument("--workers", type=int, default=5, help="data processes a run")
-    parser.add_argument("--eager", action="store_true", help="no compilation, dense masks")
+    parser.add_argument(
+        "--programs", nargs=2, choices=get_args(Program), default=("fused", "fused"), help="of the two runs"
+    )
     parser.add_argument("--tiny", action="store_true", help="the test shape, on a CPU")
     args = parser.parse_args()
+    if args.steps < 2:
+        parser.error("--steps takes two or more: one loss has no scatter")
     spec = TINY if args.tiny else NANO
     config = TrainConfig(batch=args.batch, seed=args.seed)
     data = DataConfig(
@@ -79,15 +90,24 @@ def main() -> None:
     sources = [batches(data, args.workers, args.batch, Team()) for _ in range(2)]
     device = "cuda" if torch.cuda.is_available() else "cpu"
     torch.set_float32_matmul_precision("high")
-    curves, seconds = [], []
-    for source in sources:
-        began = time.perf_counter()
-        curves.append(curve(spec, config, source, args.steps, device, args.eager))
-        seconds.append(round(time.perf_counter() - began, 1))
+    began = time.perf_counter()
+    runs = []
+    for source, program in zip(sources, args.programs, strict=True):
+        runs.append(curve(spec, config, source, args.steps, device, program))
         source.close()  # type: ignore[attr-defined]  # ends the data processes
-    result = compare(curves[0], curves[1], args.bound)
-    name = torch.cuda.get_device_name() if device == "cuda" else "cpu"
-    print(json.dumps({**result, "seconds": seconds, "device": name}), flush=True)
+    result = compare(runs[0][0], runs[1][0], args.bound)
+    print(
+        json.dumps(
+            {
+                **result,
+                "programs": args.programs,
+                "ms_a_step": [round(ms, 2) for _, ms in runs],
+                "seconds": round(time.perf_counter() - began, 1),
+                "device": torch.cuda.get_device_name() if device == "cuda" else "cpu",
+            }
+        ),
+        flush=True,
+    )
     if not result["within"]:
         raise SystemExit(1)
 

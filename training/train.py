@@ -32,6 +32,7 @@ import torch
 from kogagent.spec import ModelSpec
 from training.data import DataConfig, Ids, Packer, shards
 from training.kinds import Split
+from training.model import Program
 from training.profiling import FIRST, STEPS, StepProfile
 from training.render import IM_END
 from training.trainer import Team, TrainConfig, Trainer, export, schedule
@@ -79,7 +80,7 @@ class RunConfig:
     resume: bool = False
     pause: float | None = None
     """Seconds of this call after which the run rests, to be resumed."""
-    eager: bool = False
+    program: Program = "fused"
     profile: Path | None = None
     """Where a table of a few early steps' kernels goes."""
     quiet: bool = False
@@ -149,7 +150,7 @@ def run(
     team.join()
     torch.manual_seed(config.seed)
     torch.set_float32_matmul_precision("high")
-    trainer = Trainer(spec, config, device, team, how.eager)
+    trainer = Trainer(spec, config, device, team, how.program)
     if device == "cuda":  # outside the clock, beside the first shards
         trainer.warm_up()
         log.note(event="compiled", memory=torch.cuda.max_memory_allocated())
@@ -298,7 +299,13 @@ def main() -> None:
     parser.add_argument("--resume", action="store_true")
     parser.add_argument("--pause", type=float, help="rest after so many seconds; --resume goes on")
     parser.add_argument("--profile", type=Path, metavar="FILE", help="a table of some early steps' kernels")
-    parser.add_argument("--eager", action="store_true", help="no compilation, dense masks")
+    parser.set_defaults(program="fused")
+    program = parser.add_mutually_exclusive_group()
+    for flag, name, said in (
+        ("--plain", "compiled", "without the Triton kernels of training.fused"),
+        ("--eager", "eager", "no compilation, dense masks"),
+    ):
+        program.add_argument(flag, action="store_const", const=name, dest="program", help=said)
     parser.add_argument("--tiny", action="store_true", help="the test shape, on a CPU")
     args = parser.parse_args()
     if [args.seconds, args.steps, args.finish_at].count(None) != 2:
@@ -331,7 +338,7 @@ def main() -> None:
         eval_every=args.eval_every,
         resume=args.resume or args.pause is not None,
         pause=args.pause,
-        eager=args.eager,
+        program=args.program,
         profile=args.profile,
     )
     run(spec, config, data, args.out, how)

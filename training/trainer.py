@@ -18,7 +18,7 @@ import torch
 from kogagent.errors import ConfigError
 from kogagent.spec import ModelSpec
 from training import parcel
-from training.model import LaneModel, Layout, block_masks, dense_masks, reaches
+from training.model import LaneModel, Layout, Program, block_masks, dense_masks, reaches
 from training.optim import Muon
 from training.render import BRANCH, END_OF_TEXT, ID_MASK, IGNORED, SPECIAL, TRAINED
 
@@ -110,14 +110,16 @@ class Trainer:
     """Model, optimisers and their state."""
 
     def __init__(
-        self, spec: ModelSpec, config: TrainConfig, device: str, team: Team, eager: bool = False
+        self, spec: ModelSpec, config: TrainConfig, device: str, team: Team, program: Program = "fused"
     ) -> None:
+        """program: of LaneModel, on a GPU; a CPU takes "eager"."""
         self.spec, self.config, self.device, self.team = spec, config, device, team
         self.gpu = device == "cuda"
-        self.compiled = self.gpu and not eager
-        self.model = LaneModel(
-            spec, config.seed, torch.bfloat16 if self.gpu else torch.float32, compiled=self.compiled
-        ).to(device)
+        program = program if self.gpu else "eager"
+        self.compiled = program != "eager"
+        self.model = LaneModel(spec, config.seed, torch.bfloat16 if self.gpu else torch.float32, program).to(
+            device
+        )
         matrices = [p for p in self.model.parameters() if p.ndim == 4]
         rest = [p for p in self.model.parameters() if p.ndim < 4]
         self.muon = Muon(matrices, lr=config.lr, decay=config.decay)

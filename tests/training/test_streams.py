@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -12,10 +18,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from kogagent.engine.lanes import lane_table
-from kogagent.spec import ModelSpec
 from training.experiment import VARIANTS
 from training.model import STACKED, LaneModel, Layout, attend, dense_masks
-from training.streams import readings
+from training.streams import Operations, moves
 from training.train import NANO, TINY
 
 SHAPE = replace(
@@ -123,27 +128,101 @@ def test_loss_and_gradients_are_those_of_streams_that_are_kept(
         assert (mine - theirs).norm() < 1e-4 * theirs.norm(), name
 
 
-def columns(spec: ModelSpec) -> tuple[int, int]:
-    return spec.n_heads * spec.head_dim // spec.lanes, spec.ffn_dim // spec.lanes
+@pytest.fixture(scope="module")
+def fused() -> ModuleType:
+    if torch.cuda.is_available():
+        pytest.skip("interprets what a card would run")
+    os.environ["TRITON_INTERPRET"] = "1"  # read when Triton's own functions and the kernels are defined
+    pytest.importorskip("triton", reason="the kernels need the extra cuda")
+    from training import fused
+
+    return fused
 
 
-def test_nano_reads_one_stream_first_then_rebuilds_at_attention_and_moves_at_mlps() -> None:
-    plan = readings(lane_table(NANO), columns(NANO))
+def _random(rng: np.random.Generator, dtype: torch.dtype, *shape: int) -> Tensor:
+    return torch.from_numpy(rng.standard_normal(shape).astype(np.float32)).to(dtype)
+
+
+KINDS = [(torch.float32, 1e-5), (torch.float16, 4e-3)]
+
+
+@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize("columns, dim", [(64, 128), (192, 256)])
+@pytest.mark.parametrize("dtype, tolerance", KINDS)
+def test_the_kernel_of_the_streams_makes_what_the_operations_do(
+    dtype: torch.dtype, tolerance: float, columns: int, dim: int, apart: bool, fused: ModuleType,
+    rng: np.random.Generator,
+) -> None:  # fmt: skip
+    n, lanes = int(rng.integers(1, 300)), 3
+    z, w = _random(rng, dtype, n, lanes, columns), _random(rng, dtype, lanes, dim, columns) * columns**-0.5
+    before, s = _random(rng, dtype, n, *((lanes,) if apart else ()), dim), _random(rng, dtype, n, dim)
+    results = [ops.streams(before, s, z, w, lanes, 1e-5) for ops in (fused.FusedOperations(), Operations())]
+    for got, want in zip(*results, strict=True):
+        torch.testing.assert_close(got, want, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("dtype, tolerance", KINDS)
+def test_the_kernel_of_the_gradients_makes_what_the_operations_do(
+    dtype: torch.dtype, tolerance: float, fused: ModuleType, rng: np.random.Generator
+) -> None:
+    n, lanes, dim, columns = int(rng.integers(1, 300)), 3, 128, 128
+    draw, w = _random(rng, dtype, n, lanes, columns), _random(rng, dtype, lanes, columns, dim) * columns**-0.5
+    later, x = (_random(rng, dtype, n, lanes, dim) for _ in range(2))
+    factor, dfactor = _random(rng, torch.float32, 2, n, lanes, 1)
+    results = [
+        ops.gradients(draw, w, later, x, factor, dfactor) for ops in (fused.FusedOperations(), Operations())
+    ]
+    for got, want in zip(*results, strict=True):
+        torch.testing.assert_close(got, want, rtol=tolerance, atol=tolerance)
+
+
+def test_a_model_of_wide_lanes_learns_the_same_through_the_kernels(
+    fused: ModuleType, rng: np.random.Generator
+) -> None:
+    spec = replace(
+        SHAPE, dim=128, lanes=2, n_heads=4, n_kv_heads=4, head_dim=32, ffn_dim=128, n_layers=5, windows=()
+    )
+    seed = int(rng.integers(1 << 31))
+    ids = torch.from_numpy(rng.integers(1, 64, (1, 20)))
+    layout = Layout.of(ids, torch.zeros_like(ids, dtype=torch.bool), 0)
+    gradients = []
+    for operations in (Operations(), fused.FusedOperations()):
+        model = LaneModel(spec, seed)
+        model._operations = operations
+        masks = dict(dense_masks(layout, spec.windows))
+        total, _, _ = model.loss(ids, layout.place, ids, torch.ones(ids.shape), masks)
+        torch.autograd.backward(total)
+        gradients.append({n: p.grad for n, p in model.named_parameters()})
+    for name, want in gradients[0].items():
+        torch.testing.assert_close(gradients[1][name], want, rtol=1e-3, atol=1e-4)
+
+
+def test_the_kernels_fit_on_a_card_twice_a_multiprocessor(tmp_path: Path) -> None:
+    pytest.importorskip("triton", reason="the kernels need the extra cuda")
+    environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
+    environment |= {"TRITON_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(Path(__file__).parents[2])}
+    child = [sys.executable, "-W", "ignore", str(Path(__file__).with_name("fused_builds.py"))]
+    ran = subprocess.run(child, env=environment, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    found = [json.loads(line) for line in ran.stdout.splitlines()]
+    assert [one["kernel"] for one in found] == ["streams_kernel"] * 3 + ["gradients_kernel"] * 2
+    for one in found:
+        assert one["tensor_cores"] and one["stack"] <= 128, one
+        assert one["registers"] <= 65536 // 2 and one["shared"] <= 232448 // 2, one
+
+
+def test_nano_is_one_stream_until_layer_two_has_landed() -> None:
+    plan = moves(lane_table(NANO))
     assert len(plan) == 2 * NANO.n_layers + 1
-    assert [bool(r.parts) for r in plan] == [False] * 5 + [True] * 16
-    assert [r.moves for r in plan[6:]] == [False, True] * 7 + [False]
-    assert plan[12].parts == ((8, 1.0), (9, 1.0), (10, 1.0), (11, 1.0)) and plan[12].sums == ((7, 1.0),)
-    assert plan[13].parts == ((8, -1.0), (12, 1.0)) and plan[13].sums == ((8, 1.0),) and plan[12].kept
-
-
-def test_lanes_that_never_hear_each_other_are_moved_not_rebuilt() -> None:
-    spec = replace(NANO, delay=0, comm_attention=False, comm_mlp=False)
-    plan = readings(lane_table(spec), columns(spec))
-    assert all(len(r.parts) == 1 for r in plan[5:]) and all(r.moves for r in plan[5:])
-    assert not any(r.sums for r in plan)
+    assert [bool(move.private) for move in plan] == [False] * 5 + [True] * 16
+    assert plan[12].private == ((11, 1.0), (7, -1.0)) and plan[12].sums == ((7, 1.0),)
 
 
 @pytest.mark.parametrize("changes", [{"delay": 0}, {"residual": "ladder", "delay": 0}, {"lanes": 1}], ids=str)
 def test_equal_lanes_are_one_stream_throughout(changes: dict[str, Any]) -> None:
-    spec = replace(NANO, **changes)
-    assert not any(r.parts for r in readings(lane_table(spec), columns(spec)))
+    assert not any(move.private for move in moves(lane_table(replace(NANO, **changes))))
+
+
+def test_lanes_that_never_hear_each_other_have_no_sums() -> None:
+    spec = replace(NANO, delay=0, comm_attention=False, comm_mlp=False)
+    assert not any(move.sums for move in moves(lane_table(spec)))
