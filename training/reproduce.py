@@ -13,14 +13,14 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
 import torch
 
-from kogagent.spec import ModelSpec
 from training.data import DataConfig, Ids
 from training.model import Program
 from training.train import NANO, TINY, batches, to_device
@@ -47,21 +47,15 @@ def compare(first: Sequence[float], second: Sequence[float], bound: float) -> di
     }
 
 
-def curve(
-    spec: ModelSpec, config: TrainConfig, source: Iterator[Ids], steps: int, device: str, program: Program
-) -> tuple[list[float], float]:
-    """The loss of every step of a run that begins with the seed's weights, and the ms a step of its second
-    half."""
-    torch.manual_seed(config.seed)
-    trainer = Trainer(spec, config, device, Team(), program)
-    losses: list[torch.Tensor] = []
-    for step in range(steps):
-        if step == steps // 2:
-            losses[-1].item()
-            began = time.perf_counter()
-        losses.append(trainer.step(to_device(next(source), device), schedule(config, step / steps)))
+def curve(trainer: Trainer, rows: Sequence[Ids]) -> tuple[list[float], float]:
+    """The loss of every step on these batches, and the ms a step."""
+    losses = []
+    began = time.perf_counter()
+    for step, batch in enumerate(rows):
+        factor = schedule(trainer.config, step / len(rows))
+        losses.append(trainer.step(to_device(batch, trainer.device), factor))
     made: list[float] = torch.stack(losses).tolist()
-    return made, (time.perf_counter() - began) * 1e3 / (steps - steps // 2)
+    return made, (time.perf_counter() - began) * 1e3 / len(rows)
 
 
 def main() -> None:
@@ -73,7 +67,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=TrainConfig.batch)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--bound", type=float, default=0.25, help="share of the loss's own scatter")
-    parser.add_argument("--workers", type=int, default=5, help="data processes a run")
+    parser.add_argument("--workers", type=int, default=7, help="data processes a run")
     parser.add_argument(
         "--programs", nargs=2, choices=get_args(Program), default=("fused", "fused"), help="of the two runs"
     )
@@ -91,10 +85,16 @@ def main() -> None:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     torch.set_float32_matmul_precision("high")
     began = time.perf_counter()
-    runs = []
-    for source, program in zip(sources, args.programs, strict=True):
-        runs.append(curve(spec, config, source, args.steps, device, program))
+    trainers = []
+    for program in args.programs:
+        torch.manual_seed(args.seed)
+        trainers.append(Trainer(spec, config, device, Team(), program))
+        if device == "cuda":  # compiles, while the rows are made
+            trainers[-1].warm_up()
+    rows = [list(islice(source, args.steps)) for source in sources]
+    for source in sources:
         source.close()  # type: ignore[attr-defined]  # ends the data processes
+    runs = [curve(trainer, own) for trainer, own in zip(trainers, rows, strict=True)]
     result = compare(runs[0][0], runs[1][0], args.bound)
     print(
         json.dumps(

@@ -23,7 +23,7 @@ from training.experiment import BEGIN, END, VARIANTS, main
 from training.model import LaneModel, Layout, dense_masks
 from training.optim import orthogonal
 from training.train import TINY, RunConfig, run
-from training.trainer import TrainConfig, schedule
+from training.trainer import TrainConfig, Trainer, schedule
 
 SHAPE = replace(
     TINY,
@@ -246,8 +246,8 @@ def test_a_run_with_the_same_seed_is_found_to_repeat(
     assert result["within"] and result["largest"] == 0 and result["equal_steps"] == 4
     assert result["scatter"] > 0
 
-    real, seeds = reproduce.curve, iter((1, 2))
-    monkeypatch.setattr(reproduce, "curve", lambda s, c, *r: real(s, replace(c, seed=next(seeds)), *r))
+    seeds = iter((1, 2))
+    monkeypatch.setattr(reproduce, "Trainer", lambda s, c, *r: Trainer(s, replace(c, seed=next(seeds)), *r))
     with pytest.raises(SystemExit):  # other weights: the curves differ by more than a loss scatters
         _call(reproduce.main, monkeypatch, *common, "--bound", 1e-3)
     assert not json.loads(capsys.readouterr().out)["within"]
