@@ -18,6 +18,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from kogagent.engine import backends
+from kogagent.engine.backend import Backend
 from kogagent.engine.engine import EngineCore
 from kogagent.engine.sampling import SamplingParams
 from kogagent.errors import ConfigError, ContextError, EngineClosedError, InputError, SchemaError
@@ -364,6 +366,27 @@ def test_models_are_found_by_name_or_path_and_the_rest_is_refused_with_what_is_k
     (model / "config.json").unlink()  # a wrong option is found out before the files are looked at
     with pytest.raises(InputError, match="dtype='int3'"):
         Engine.load(model, device="cpu", dtype="int3")
+
+
+@pytest.mark.parametrize(
+    ("device", "dtype", "wanted"),
+    [("native", "auto", "int8"), ("native", "float16", "float16"), ("torch", "auto", "auto")],
+)
+def test_nano_is_loaded_as_int8_in_the_cpu_program_unless_asked_otherwise(
+    device: str, dtype: str, wanted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if backends.unavailable(device) is not None:
+        pytest.skip("the CPU program was not built")
+    loaded: list[str] = []
+
+    def load(device: str, path: Path, dtype: str, disk: None) -> Backend:
+        loaded.append(dtype)
+        return real(device, path, dtype, disk)
+
+    real = backends.load_backend
+    monkeypatch.setattr(backends, "load_backend", load)
+    Engine.load("laneformer-nano", device=device, dtype=dtype, disk_cache=False).close()
+    assert loaded == [wanted]
 
 
 def test_a_wrong_name_or_option_is_found_out_without_torch() -> None:

@@ -17,7 +17,7 @@ from kogagent.engine.prefixes import Prefixes
 from kogagent.engine.sampling import SamplingParams
 from kogagent.errors import ConfigError, InputError, named_options
 from kogagent.local.model import LocalModel, ModelOptions, takes_a_while
-from kogagent.local.names import find_model
+from kogagent.local.names import dtype_for, find_model
 from kogagent.local.recent import Recent
 from kogagent.local.stream import Grammar, TextSession, TokenStream, compiled, encode_prompt, usage_of
 from kogagent.spec import CallFormat, ModelSpec
@@ -60,7 +60,8 @@ class Engine:
         """Load a model: a known name, a checkpoint directory, or a .gguf file. Blocks until it is ready.
 
         device: "auto", "cpu", or a backend by name: "cuda", "native", "torch", "reference"; "cuda:0,1" is one
-        model over those GPUs. dtype: "auto", or what that backend takes. cache_bytes: the memory that the
+        model over those GPUs. dtype: what that backend takes, or "auto", which loses nothing that
+        tells (docs/cpu.md, docs/nano.md). cache_bytes: the memory that the
         caches of all conversations may take; those that wait make room, first into host_cache_bytes of the
         host's memory. By default most of what is free on a GPU and a quarter of this machine's, on a CPU
         half. disk_cache: whether the native backend keeps weights on disk as it has packed them, so that the
@@ -74,7 +75,7 @@ class Engine:
 
         # Options first: a wrong one is found out before torch is imported and the files are read.
         path = find_model(name_or_path)
-        resolve(device, dtype)
+        dtype = dtype_for(name_or_path, resolve(device, dtype), dtype)
         from kogagent.engine.weights import identity
         from kogagent.local.words import spell
 

@@ -11,6 +11,10 @@ from kogagent.errors import InputError
 SMOLLM2 = "smollm2-135m"
 NANO = "laneformer-nano"
 
+_WHEN_AUTO = {(NANO, "native"): "int8"}
+"""(model, backend) -> the type of weights that dtype="auto" stands for, where scores have been seen to stay
+(docs/nano.md)."""
+
 
 def known_models() -> dict[str, str | None]:
     """Every model name, with the reason why it cannot be loaded here, or None."""
@@ -37,6 +41,12 @@ def find_model(name_or_path: str | Path) -> Path:
     if found is None:
         raise InputError(f"the model {str(name_or_path)!r} {known_models()[str(name_or_path)]}")
     return found
+
+
+def dtype_for(name_or_path: str | Path, backend: str, dtype: str) -> str:
+    """The type of weights to load: what was asked for; of "auto" a known model's own on that backend, else
+    "auto", which leaves it to the backend."""
+    return _WHEN_AUTO.get((str(name_or_path), backend), dtype) if dtype == "auto" else dtype
 
 
 def _nano() -> Path | None:
