@@ -79,10 +79,13 @@ def tensors_of(model: str, device: str) -> dict[str, torch.Tensor]:
 
 
 def open_engine(model: str, device: str, cache_bytes: int | None = None) -> Engine:
-    """An engine on the device ("auto" included). Raises what `Engine.load` raises."""
+    """An engine on the device ("auto" included) with the numbers that the model's files hold, as its peers have
+    them: nano's are FP16. Raises what `Engine.load` raises."""
+    backend = resolve(device)
     if not is_random(model):
-        return Engine.load(model, device=device, cache_bytes=cache_bytes)
-    spec, backend = spec_of(model), resolve(device)
+        dtype = "float16" if model == NANO and backend == "native" else "auto"
+        return Engine.load(model, device=device, dtype=dtype, cache_bytes=cache_bytes)
+    spec = spec_of(model)
     tokenizer = Tokenizer.load(find_model(NANO))
 
     def make() -> Checkpoint:
