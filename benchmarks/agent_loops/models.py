@@ -79,8 +79,8 @@ def tensors_of(model: str, device: str) -> dict[str, torch.Tensor]:
 
 
 def open_engine(model: str, device: str, cache_bytes: int | None = None) -> Engine:
-    """An engine on the device ("auto" included) with the numbers that the model's files hold, as its peers have
-    them: nano's are FP16. Raises what `Engine.load` raises."""
+    """An engine on the device ("auto" included) with the numbers that the model's files hold, as its peers
+    have them: nano's are FP16. Raises what `Engine.load` raises."""
     backend = resolve(device)
     if not is_random(model):
         dtype = "float16" if model == NANO and backend == "native" else "auto"
