@@ -165,7 +165,11 @@ TWICE = (
 
 
 LIST = re.compile(r", | and ")
-"""In the text of a value: one of several calls, which must not run into a value beside it."""
+
+
+def is_list(spoken: Spoken) -> bool:
+    """Whether it tells the values of several calls, which must not run into a value beside it."""
+    return spoken.value is None and LIST.search(spoken.text) is not None
 
 
 def _noun(part: str) -> str:
@@ -278,7 +282,7 @@ def compute_tool(
         apart = dict(spoken)
         if (
             len(twice) == 2
-            and all(n in spoken and not LIST.search(spoken[n].text) for n in twice)
+            and all(n in spoken and not is_list(spoken[n]) for n in twice)
             and r.random() < 0.8
         ):
             a, b = (apart.pop(n).text for n in twice)

@@ -46,7 +46,7 @@ from training.phrases import (
     VERBS,
     adverbial,
 )
-from training.quantities import LIST, RESULTS, compute_tool
+from training.quantities import LIST, RESULTS, compute_tool, is_list
 from training.quantities import VERBS as COMPUTE_VERBS
 from training.sketches import DOMAINS, SKETCHES, Sketch, likeness
 from training.variety import BARE, Pair, any_param, decorated, pair, wordy
@@ -333,10 +333,11 @@ class Toolsmith:
             together: set[str] = set()
             for both in joint:
                 if both.first in spoken and both.second in spoken and r.random() < 0.8:
-                    phrase = pick(r, both.phrases, split)
-                    values = {"a": spoken[both.first].text, "b": spoken[both.second].text}
-                    if any(LIST.search(v) for v in values.values()):
+                    ends = {"a": spoken[both.first], "b": spoken[both.second]}
+                    if any(map(is_list, ends.values())):
                         continue
+                    phrase = pick(r, both.phrases, split)
+                    values = {k: v.text for k, v in ends.items()}
                     if phrase[0] == "{" and len(spoken) > 2:  # nothing but values would run into those before
                         phrase = f"for {phrase}"
                     parts.append(re.sub(r"\{([ab])\}", lambda m: values[m.group(1)], phrase))  # noqa: B023

@@ -297,10 +297,14 @@ def draw_fact(
     text, number, unit = (chosen, 0.0, "") if chosen else _value(rng, kinds, kind, money)
     written = unit.capitalize() if kind.quantity == "temperature" else unit
 
+    slots = {"{o}s": plural(obj), "{o}": obj, **{f"{{{k}}}": v for k, v in said.items()}}
+
     def told(template: str, **more: str) -> str:
-        filled = template.replace("{o}s", plural(obj)).replace("{o}", obj)
-        filled = re.sub(r"\{(\w+)\}", lambda m: {**said, **more}.get(m[1], m[0]), filled)
-        return _capital(_articles(filled))
+        for slot, word in slots.items():
+            template = template.replace(slot, word)
+        for slot, word in more.items():
+            template = template.replace(f"{{{slot}}}", word)
+        return _capital(_articles(template))
 
     asked = pick(rng, kind.questions, kinds.split)
     return Fact(

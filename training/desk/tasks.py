@@ -77,13 +77,13 @@ class Desk:
         """One to three requests of one to three questions each."""
         talk = _Talk(self, system(rng, self.smith.pools))
         expected: list[str] = []
-        while not expected:
-            for i in range(rng.choice([1, 1, 1, 1, 2, 2, 3])):
-                count = rng.choice([1, 1, 1, 2, 2, 3, 3] if not i else [1, 1, 2])
+        asked = 0
+        while not asked:
+            for _ in range(rng.choice([1, 1, 1, 1, 2, 2, 3])):
+                count = rng.choice([1, 1, 2] if asked else [1, 1, 1, 2, 2, 3, 3])
                 if chains := self._questions(rng, count):
                     expected = talk.request(rng, chains)
-            if any(m.role == "user" for m in talk.messages):
-                break
+                    asked += 1
         return Conversation(
             "desk",
             self.tools,
@@ -167,11 +167,11 @@ class _Talk:
         made = 0
         for _ in range(slips if len(calls) == 1 else 0):
             chain, call = next(iter(new.values()))
-            bad = slip(rng, self.desk.world, self.desk.roles, chain, call)
+            bad = slip(rng, world, self.desk.roles, chain, call)
             if not bad or json.dumps(bad) in self.found or bad == call:
                 continue
             made += 1
-            result = worlds.run_call(world, bad)
+            result = self._run(bad)
             for again in range(2 if rng.random() < 0.15 else 1):  # what failed once fails twice
                 self.messages += [
                     Message("assistant", said, (bad,), trained=False),
@@ -179,12 +179,15 @@ class _Talk:
                 ]
                 said = rng.choice(BETTER)
         self.messages.append(Message("assistant", said, tuple(calls)))
-        for key, (_, call) in new.items():
-            self.found[key] = worlds.run_call(world, call)
-            self.messages.append(Message("tool", self.found[key]))
-            if world.role(call) == "read":
-                world.read |= set(call[1].values())
+        self.messages += [Message("tool", self._run(call)) for call in calls]
         return made
+
+    def _run(self, call: Call) -> str:
+        world = self.desk.world
+        result = self.found[json.dumps(call)] = worlds.run_call(world, call)
+        if world.role(call) == "read":
+            world.read |= set(call[1].values()) & set(world.files)
+        return result
 
 
 def _asked(rng: random.Random, chains: list[Chain]) -> str:
