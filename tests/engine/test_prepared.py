@@ -13,7 +13,8 @@ import pytest
 from kogagent.disk_cache import DiskCache
 from kogagent.engine import weights
 from kogagent.engine.backends import load_backend, prepared
-from kogagent.engine.backends.native import NativeBackend
+from kogagent.engine.backends.native import Dtype, NativeBackend
+from kogagent.engine.backends.native_weights import Loader
 from kogagent.engine.weights import random_tensors, save_checkpoint
 from kogagent.errors import ConfigError
 from kogagent.kernels.cpu import library
@@ -81,6 +82,23 @@ def test_kept_weights_make_the_same_backend_without_the_checkpoint(
     assert read == [path]  # once
     assert (again.spec, again.threads, again.program, again.quantisation_error) == told
     assert _logits(again, ids) == wanted
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int8", "int8_row", "int4"])
+def test_what_is_packed_depends_on_nothing_that_the_memory_held(
+    dtype: Dtype, rng: np.random.Generator
+) -> None:
+    spec = replace(PLAIN, dim=37, vocab_size=45, ffn_dim=70)  # groups, blocks and pairs that are not full
+    tensors = random_tensors(spec, int(rng.integers(1 << 31)))
+    found = []
+    for byte in (0, 0x5A):
+        backend = NativeBackend(spec, tensors, dtype)
+        for stream in backend.packed.streams:
+            stream[:] = byte
+        loader = Loader(backend._c, backend._handle(), spec, dtype, backend.threads)
+        found.append([stream.tobytes() for stream in loader.pack(tensors).streams])
+        backend.close()
+    assert found[0] == found[1]
 
 
 def test_a_file_that_was_written_to_another_type_and_another_place_are_read_anew(
