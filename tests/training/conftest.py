@@ -6,17 +6,11 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import random
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
-
-if not torch.cuda.is_available():
-    # kernels are interpreted; Triton decides so for its own functions when it is first imported, by whomever
-    os.environ["TRITON_INTERPRET"] = "1"
 
 
 @pytest.fixture
