@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -363,6 +364,18 @@ def test_models_are_found_by_name_or_path_and_the_rest_is_refused_with_what_is_k
         find_model(None)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="device='tpu'"):
         Engine.load(model, device="tpu")
+    with pytest.raises(InputError, match="no model ''"):
+        Engine.load("")
+    wrong: list[tuple[str, dict[str, Any]]] = [
+        ("device=None", {"device": None}),
+        ("disk_cache='no': must be True, False", {"disk_cache": "no"}),
+        ("keep_prompts='yes': must be True", {"keep_prompts": "yes"}),
+    ]
+    for match, options in wrong:
+        with pytest.raises(InputError, match=match):
+            Engine.load(model, **options)
+    with pytest.raises(ConfigError, match=r"no config.json and 0 .gguf files"):
+        Engine.load(tmp_path)
     (model / "config.json").unlink()  # a wrong option is found out before the files are looked at
     with pytest.raises(InputError, match="dtype='int3'"):
         Engine.load(model, device="cpu", dtype="int3")
@@ -385,8 +398,10 @@ def test_nano_is_loaded_as_int8_in_the_cpu_program_unless_asked_otherwise(
 
     real = backends.load_backend
     monkeypatch.setattr(backends, "load_backend", load)
-    Engine.load("laneformer-nano", device=device, dtype=dtype, disk_cache=False).close()
-    assert loaded == [wanted]
+    for model in "laneformer-nano", find_model("laneformer-nano"):
+        with Engine.load(model, device=device, dtype=dtype, disk_cache=False) as engine:
+            assert engine.dtype == {"auto": "float16"}.get(wanted, wanted)
+    assert loaded == [wanted, wanted]
 
 
 def test_a_wrong_name_or_option_is_found_out_without_torch() -> None:

@@ -136,7 +136,7 @@ class InstantBackend(InHostMemory):
     """scripts: what each segment says, the next one first. pass_s: seconds of every pass."""
 
     prefill_chunk = 2048  # the CUDA backend's
-    name = "instant"
+    name, dtype = "instant", "none"
 
     def __init__(self, spec: ModelSpec, scripts: deque[Sequence[int]], pass_s: float = 0.0) -> None:
         self.spec, self._scripts, self._pass_s = spec, scripts, pass_s

@@ -14,7 +14,6 @@ from kogagent.cli.options import Device, Dtype, KeepPrompts, Model
 
 app = typer.Typer(
     name="kogagent",
-    help="Agents on an engine in the same process.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -24,6 +23,23 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON object an event, fo
 MaxTokens = Annotated[int, typer.Option(help="Tokens a turn may take.")]
 Temperature = Annotated[float, typer.Option(help="0 is greedy.")]
 Seed = Annotated[int, typer.Option(help="Of the sampler: the same seed, the same text.")]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from kogagent.cli.doctor import own_version
+
+        print(f"kogagent {own_version()}")  # noqa: T201 - this is the output
+        raise typer.Exit
+
+
+@app.callback()
+def _all(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which version this is.")
+    ] = False,
+) -> None:
+    """Agents on an engine in the same process."""
 
 
 @app.command()

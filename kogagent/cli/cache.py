@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from kogagent.cli.options import Device, Dtype, Model
-from kogagent.errors import InputError, KogagentError
+from kogagent.errors import ConfigError, InputError, KogagentError
 
 
 def register(app: typer.Typer) -> None:
@@ -59,12 +59,19 @@ def prepare(model: Model, device: Device = "auto", dtype: Dtype = "auto") -> Non
     from kogagent.cli import loading
     from kogagent.cli.commands import BAD_INPUT, FAILED
     from kogagent.cli.live import report
+    from kogagent.disk_cache import DiskCache
 
     try:
-        with loading.load_engine(model, device, dtype):
-            pass
+        with loading.load_engine(model, device, dtype) as engine:
+            backend = engine.backend_name
         for name, detail in told():
             print(f"{name:10}  {detail}")  # noqa: T201
+        disk = DiskCache()
+        if not disk.entries():
+            raise ConfigError(
+                f"nothing is kept in {disk.folder}: its limit is {disk.limit:,} bytes, the {backend} backend "
+                "keeps weights if it is the native one, and the folder must be this user's to write"
+            )
     except KogagentError as error:
         report(error)
         raise typer.Exit(BAD_INPUT if isinstance(error, InputError) else FAILED) from None

@@ -183,7 +183,8 @@ async def _watch(stream: AgentStream, view: View) -> int:
 
 
 def _described(name: str, engine: Engine) -> str:
-    return f"{name}, {engine.backend_name} backend, {engine.spec.parameters / 1e6:,.0f}M parameters"
+    size = f"{engine.spec.parameters / 1e6:,.0f}M parameters"
+    return f"{name}, {engine.backend_name} backend, {size}, {engine.dtype}"
 
 
 def _guarded(work: Callable[[View], Coroutine[Any, Any, int]], *, json: bool, quiet: bool = False) -> int:

@@ -134,10 +134,14 @@ def show(*, json: bool) -> int:
     return 0
 
 
+def own_version() -> str:
+    """Of this package."""
+    return _version("kogagent") or "from source"
+
+
 def _system() -> tuple[Part, ...]:
-    version = importlib.metadata.version("kogagent") if _version("kogagent") else "from source"
     return (
-        Part("kogagent", version),
+        Part("kogagent", own_version()),
         Part("python", f"{platform.python_version()} at {sys.executable}"),
         Part("platform", platform.platform()),
     )

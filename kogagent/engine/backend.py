@@ -193,6 +193,10 @@ class Backend(Protocol):
         """Its name in `engine.backends`: "cuda", "native", "torch" or "reference"."""
 
     @property
+    def dtype(self) -> str:
+        """The type of its weights: "float32", "float16", "bfloat16", "int8" …"""
+
+    @property
     def prefill_chunk(self) -> int:
         """Ids of one `prefill` at most, for whoever cuts a long one: other sessions get their turn, and a
         cancelled one ends, at its border."""

@@ -71,6 +71,11 @@ class EngineCore:
         return self._backend.name
 
     @property
+    def dtype(self) -> str:
+        """The type of the weights."""
+        return self._backend.dtype
+
+    @property
     def keeps_rows(self) -> bool:
         """Whether a session's border is of use here."""
         return isinstance(self._backend, KeepsRows)

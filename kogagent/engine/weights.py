@@ -63,7 +63,7 @@ def load_checkpoint(path: str | Path) -> Checkpoint:
     tensor at fault; MissingExtraError for a GGUF file without the package `gguf`. Safetensors are mapped, not
     copied: the files must stay as they are while the checkpoint is in use.
     """
-    path = _model_file(Path(path))
+    path = model_file(Path(path))
     if path.is_dir():
         return _load(path, _directory_layout(path), _safetensors(path))
     from kogagent.engine.formats import gguf_file
@@ -77,7 +77,7 @@ def identity(path: str | Path) -> str:
     """Names what `load_checkpoint` would read, and how, without reading it: another text once a file is
     another or was written to, or the engine's own sources changed. Raises ConfigError where there is no
     model."""
-    path = _model_file(Path(path)).resolve()
+    path = model_file(Path(path)).resolve()
     files = [path]
     if path.is_dir():
         named = [path / name for name in ("config.json", "generation_config.json", _INDEX)]
@@ -93,7 +93,7 @@ def read_spec(path: str | Path) -> ModelSpec:
     path = Path(path)
     if path.name == "config.json" and path.is_file():
         return _directory_layout(path.parent).spec
-    path = _model_file(path)
+    path = model_file(path)
     if path.is_dir():
         return _directory_layout(path).spec
     from kogagent.engine.formats import gguf_file
@@ -101,7 +101,7 @@ def read_spec(path: str | Path) -> ModelSpec:
     return gguf_file.open_gguf(path).layout.spec
 
 
-def _model_file(path: Path) -> Path:
+def model_file(path: Path) -> Path:
     """The directory with config.json, or the .gguf file, that a path stands for."""
     if not path.exists():
         raise ConfigError(f"{path}: no such file or directory")
@@ -248,7 +248,8 @@ def _canonical(tensor: HostTensor, entry: Entry, shape: tuple[int, ...]) -> Host
 def _check_finite(name: str, tensor: HostTensor, path: Path | None = None) -> None:
     if not tensor.is_finite():
         where = f"{path}: " if path else ""
-        raise ConfigError(f"{where}tensor {name!r} holds NaN or infinity. The checkpoint is damaged.")
+        what = "NaN or infinity" if tensor.blocks is None else "NaN, or numbers beyond FP16's range"
+        raise ConfigError(f"{where}tensor {name!r} holds {what}. The checkpoint is damaged.")
 
 
 def _safetensors(directory: Path) -> dict[str, Stored]:

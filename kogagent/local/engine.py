@@ -60,24 +60,30 @@ class Engine:
         """Load a model: a known name, a checkpoint directory, or a .gguf file. Blocks until it is ready.
 
         device: "auto", "cpu", or a backend by name: "cuda", "native", "torch", "reference"; "cuda:0,1" is one
-        model over those GPUs. dtype: what that backend takes, or "auto", which loses nothing that
-        tells (docs/cpu.md, docs/nano.md). cache_bytes: the memory that the
-        caches of all conversations may take; those that wait make room, first into host_cache_bytes of the
-        host's memory. By default most of what is free on a GPU and a quarter of this machine's, on a CPU
-        half. disk_cache: whether the native backend keeps weights on disk as it has packed them, so that the
-        next load takes a tenth of the time. keep_prompts: whether keys and values of what agents' prompts
-        begin with (instructions, tools, history in front of the question) are kept there too, in files that
-        only this user can read, so that a later process need not compute them (docs/cpu.md). Raises
-        InputError that lists the known names, ConfigError naming what is wrong with the files,
-        MissingExtraError for a package not installed.
+        model over those GPUs. dtype: what that backend takes, or "auto", which loses nothing that tells
+        (docs/cpu.md, docs/nano.md); `Engine.dtype` says which it is. cache_bytes: the memory that the caches
+        of all conversations may take; those that wait make room, first into host_cache_bytes of the host's
+        memory. By default most of what is free on a GPU and a quarter of this machine's, on a CPU half.
+        disk_cache: whether the native backend keeps weights on disk as it has packed them, so that the next
+        load takes a tenth of the time. keep_prompts: whether keys and values of what agents' prompts begin
+        with (instructions, tools, history in front of the question) are kept there too, in files that only
+        this user can read, so that a later process need not compute them (docs/cpu.md). Raises InputError
+        that lists the known names, ConfigError naming what is wrong with the files, MissingExtraError for a
+        package not installed.
         """
         from kogagent.engine.backends import load_backend, resolve
 
         # Options first: a wrong one is found out before torch is imported and the files are read.
+        if not isinstance(disk_cache, bool | DiskCache):
+            raise InputError(f"disk_cache={disk_cache!r}: must be True, False or a kogagent.DiskCache")
+        if not isinstance(keep_prompts, bool):
+            raise InputError(f"keep_prompts={keep_prompts!r}: must be True or False")
         path = find_model(name_or_path)
-        dtype = dtype_for(name_or_path, resolve(device, dtype), dtype)
-        from kogagent.engine.weights import identity
+        dtype = dtype_for(path, resolve(device, dtype), dtype)
+        from kogagent.engine.weights import identity, model_file
         from kogagent.local.words import spell
+
+        path = model_file(path)
 
         disk = DiskCache() if disk_cache is True else disk_cache or None
 
@@ -115,6 +121,11 @@ class Engine:
         return self._core.backend_name
 
     @property
+    def dtype(self) -> str:
+        """The type of its weights: "float16", "int4" …"""
+        return self._core.dtype
+
+    @property
     def usage(self) -> Usage:
         """Summed over everything that has ended on this engine."""
         return usage_of(self._core.counters)
@@ -127,6 +138,7 @@ class Engine:
     def closed(self) -> bool:
         return self._core.closed
 
+    @named_options
     def stream(
         self,
         prompt: str | Sequence[Message],

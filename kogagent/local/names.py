@@ -11,10 +11,6 @@ from kogagent.errors import InputError
 SMOLLM2 = "smollm2-135m"
 NANO = "laneformer-nano"
 
-_WHEN_AUTO = {(NANO, "native"): "int8"}
-"""(model, backend) -> the type of weights that dtype="auto" stands for, where scores have been seen to stay
-(docs/nano.md)."""
-
 
 def known_models() -> dict[str, str | None]:
     """Every model name, with the reason why it cannot be loaded here, or None."""
@@ -31,7 +27,7 @@ def find_model(name_or_path: str | Path) -> Path:
     place = {NANO: _nano, SMOLLM2: _smollm2}.get(str(name_or_path))
     if place is None:
         path = Path(name_or_path).expanduser()
-        if path.exists():
+        if str(name_or_path) and path.exists():
             return path
         known = ", ".join(repr(name) for name in known_models())
         raise InputError(
@@ -43,10 +39,11 @@ def find_model(name_or_path: str | Path) -> Path:
     return found
 
 
-def dtype_for(name_or_path: str | Path, backend: str, dtype: str) -> str:
-    """The type of weights to load: what was asked for; of "auto" a known model's own on that backend, else
-    "auto", which leaves it to the backend."""
-    return _WHEN_AUTO.get((str(name_or_path), backend), dtype) if dtype == "auto" else dtype
+def dtype_for(path: Path, backend: str, dtype: str) -> str:
+    """The type of weights to load from a place: what was asked for; of "auto" INT8 for LaneFormer-nano in the
+    CPU program, whose scores stay (docs/nano.md), else "auto", which leaves it to the backend."""
+    nano = _nano() if dtype == "auto" and backend == "native" else None
+    return "int8" if nano is not None and nano.resolve() == path.resolve() else dtype
 
 
 def _nano() -> Path | None:

@@ -86,7 +86,7 @@ class ToyBackend:
 
     prefill_chunk = HOST_PREFILL_CHUNK
 
-    name = "toy"
+    name, dtype = "toy", "none"
 
     def __init__(
         self,

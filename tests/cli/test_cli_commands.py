@@ -30,7 +30,7 @@ class _Loaded:
 
     def __init__(self, model: ScriptedModel) -> None:
         self.played = model
-        self.backend_name = "scripted"
+        self.backend_name, self.dtype = "scripted", "none"
         self.chat = SimpleNamespace(native_tools=True)
         self.spec = SimpleNamespace(parameters=135_000_000)
         self.closed = False
@@ -370,6 +370,16 @@ def test_the_cache_on_disk_is_told_and_cleared(tmp_path: Path, monkeypatch: pyte
     assert wrong.exit_code == 2 and "must be a number of bytes" in wrong.stderr
     assert "must be a number of bytes" in _run("doctor").stdout
     assert _run("prepare", "no-such-model").exit_code == 2
+    monkeypatch.setenv("KOGAGENT_CACHE_BYTES", "0")
+    monkeypatch.setenv("KOGAGENT_CACHE", str(tmp_path / "empty"))
+    nothing = _run("prepare", str(model), "--device", "cpu")
+    assert nothing.exit_code == 2 and "its limit is 0 bytes" in nothing.stderr
+
+
+def test_the_version_is_told() -> None:
+    result = _run("--version")
+    parts = {part["name"]: part["detail"] for part in json.loads(_run("doctor", "--json").stdout)["system"]}
+    assert (result.exit_code, result.stdout) == (0, f"kogagent {parts['kogagent']}\n")
 
 
 def test_the_command_works_as_a_process_of_its_own() -> None:

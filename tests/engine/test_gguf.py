@@ -235,13 +235,15 @@ needs_native = pytest.mark.skipif(library.missing() is not None, reason="the CPU
 TIED = replace(SPEC, tied_head=True)
 
 
-def write_blocks(path: Path, rng: np.random.Generator, layers: str, head: str, one: str = "") -> None:
-    """A model of TIED whose matrices are of one kind, `head` the table's and `one` that of the first `w2`."""
+def write_blocks(
+    path: Path, rng: np.random.Generator, layers: str, head: str, one: str = "", which: str = "layers.0.w2"
+) -> None:
+    """A model of TIED whose matrices are of one kind, `head` the table's and `one` that of `which`."""
     tensors: dict[str, Any] = dict(stored(TIED, random_tensors(TIED, int(rng.integers(2**31)))))
     raw = {}
     for name, array in tensors.items():
         if array.ndim == 2:
-            kind = head if name == "embed" else one if one and name == "layers.0.w2" else layers
+            kind = head if name == "embed" else one if one and name == which else layers
             raw[name] = gguf.GGMLQuantizationType[kind]
             tensors[name] = gguf.quantize(array, raw[name])
     write(path, TIED, tensors, raw=raw)
@@ -268,6 +270,23 @@ def test_the_cpu_program_takes_a_files_blocks_as_they_are(
     found = np.concatenate([backend.logits(kv, ids[a:b]) for a, b in pairwise(cuts)])
     divergence = wanted.exp() * (wanted - torch.from_numpy(found).double().log_softmax(-1))
     assert divergence.sum(-1).max() < 1e-4
+    backend.close()
+
+
+@needs_native
+@pytest.mark.parametrize("which", ["w1", "w3", "wq", "wk", "wv", "w2"])
+def test_both_kinds_of_4_bits_may_meet_in_a_matrix(
+    tmp_path: Path, rng: np.random.Generator, which: str
+) -> None:
+    kinds = rng.permutation(["Q4_0", "Q4_1"])
+    write_blocks(tmp_path / "m.gguf", rng, kinds[0], "Q8_0", kinds[1], f"layers.{rng.integers(2)}.{which}")
+    read = load_checkpoint(tmp_path / "m.gguf")
+    backend = NativeBackend(read.spec, read.weights)
+    assert " int4 " in backend.kept_as and backend.quantisation_error == 0
+    ids = [int(i) for i in rng.integers(0, TIED.vocab_size, 30)]
+    wanted = ReferenceBackend(read.spec, read.tensors).forward(ids).double().log_softmax(-1)
+    found = torch.from_numpy(backend.logits(backend.open_kv(64), ids)).double().log_softmax(-1)
+    assert (wanted.exp() * (wanted - found)).sum(-1).max() < 1e-4
     backend.close()
 
 
@@ -316,7 +335,7 @@ def test_blocks_that_say_no_number_of_fp16_are_refused(
     row, block = int(rng.integers(len(data))), int(rng.integers(data.shape[1] // size))
     data[row, block * size : block * size + 2] = np.array([scale], np.float16).view(np.uint8)
     write(tmp_path / "m.gguf", SPEC, {**tensors, "layers.1.w3": data}, raw={"layers.1.w3": code})
-    with pytest.raises(ConfigError, match=r"'blk\.1\.ffn_up\.weight' holds NaN or infinity"):
+    with pytest.raises(ConfigError, match=r"'blk\.1\.ffn_up\.weight' holds NaN, or numbers beyond"):
         load_checkpoint(tmp_path / "m.gguf")
 
 

@@ -70,6 +70,7 @@ def resolve(device: str, dtype: str = "auto") -> str:
     whoever changed them means to run them.
     """
     device, _ = numbers_of(device)
+    lacks = None
     if device == "auto":
         device = "cpu" if unavailable("cuda") is not None else "cuda"
     if device == "cpu":
@@ -82,12 +83,16 @@ def resolve(device: str, dtype: str = "auto") -> str:
         raise error
     dtypes = BACKENDS[device][2]
     if dtype not in dtypes:
+        if lacks is not None and dtype in BACKENDS["native"][2]:
+            raise InputError(f"dtype={dtype!r} is of the native backend alone, which cannot run: {lacks}")
         raise InputError(f"dtype={dtype!r}: the {device} backend takes {', '.join(map(repr, dtypes))}")
     return device
 
 
 def numbers_of(device: str) -> tuple[str, tuple[int, ...]]:
     """("cuda", (0, 1)) of "cuda:0,1"; no numbers where none are given. InputError for other text there."""
+    if not isinstance(device, str):
+        raise InputError(f"device={device!r}: must be the name of a backend, 'auto' or 'cpu'")
     name, colon, text = device.partition(":")
     if not colon:
         return device, ()

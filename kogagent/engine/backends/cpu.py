@@ -99,6 +99,10 @@ class CpuBackend(InHostMemory):
     def name(self) -> str:
         return "torch"
 
+    @property
+    def dtype(self) -> str:
+        return str(self._dtype).removeprefix("torch.")
+
     def open_kv(self, capacity: int) -> TensorKV:
         self._check_open()
         check_capacity(self._spec, capacity)

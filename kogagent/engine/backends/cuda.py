@@ -79,6 +79,10 @@ class CudaBackend:
     def name(self) -> str:
         return "cuda"
 
+    @property
+    def dtype(self) -> str:
+        return str(self._half).removeprefix("torch.")
+
     def open_kv(self, capacity: int) -> TensorKV:
         self.kernel()
         check_capacity(self._spec, capacity)

@@ -220,6 +220,10 @@ class NativeBackend(InHostMemory):
         return "native"
 
     @property
+    def dtype(self) -> str:
+        return self._kind
+
+    @property
     def program(self) -> str:
         """The instruction set that runs: one of library.PROGRAMS."""
         name: bytes = self._c.kog_program(self._handle())

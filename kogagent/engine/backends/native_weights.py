@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kogagent.engine.tensor import HostTensor, Weight, on_host, side_by_side
+from kogagent.engine.tensor import HostTensor, Weight, alike, on_host, side_by_side
 from kogagent.errors import ConfigError
 from kogagent.kernels.cpu import library
 from kogagent.spec import ModelSpec
@@ -134,8 +134,7 @@ class Loader:
 
     def _pack(self, name: str, layer: int, matrix: int, *parts: HostTensor) -> None:
         """One matrix, or gate and up; the program makes its own type of the tensors'."""
-        if len({part.kind for part in parts}) > 1:
-            parts = tuple(HostTensor("float32", part.float32()) for part in parts)
+        parts = tuple(alike(parts))
         kept = [np.ascontiguousarray(part.data) for part in parts]
         second = kept[1].ctypes.data if len(kept) > 1 else None
         blocks = parts[0].blocks

@@ -89,6 +89,10 @@ class ReferenceBackend(InHostMemory):
     def name(self) -> str:
         return "reference"
 
+    @property
+    def dtype(self) -> str:
+        return "float32"
+
     def open_kv(self, capacity: int) -> ReferenceKV:
         self._open_weights()
         check_capacity(self._spec, capacity)

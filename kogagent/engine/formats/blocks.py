@@ -38,10 +38,17 @@ class Format:
     def is_finite(self, data: Bytes) -> bool:
         """Whether no number is NaN or beyond FP16's range; by the scales alone."""
         blocks = data.reshape(-1, self.size)
-        sizes = np.abs(_halves(blocks, 0)) * self.largest
-        if self.least:
-            sizes += np.abs(_halves(blocks, 2))
+        with np.errstate(invalid="ignore"):
+            sizes = np.abs(_halves(blocks, 0)) * self.largest
+            if self.least:
+                sizes += np.abs(_halves(blocks, 2))
         return bool((sizes < np.finfo(np.float16).max).all())  # false for NaN
+
+    def with_least(self, data: Bytes) -> Bytes:
+        """Blocks whose integers stand around `zero`, -8 .. 7, as q4_1 has them: the same numbers."""
+        blocks = data.reshape(*data.shape[:-1], -1, self.size)
+        least = (_halves(blocks, 0) * -self.zero).astype("<f2")[..., None].view(np.uint8)
+        return np.concatenate([blocks[..., :2], least, blocks[..., 2:]], -1).reshape(*data.shape[:-1], -1)
 
     def numbers(self, data: Bytes) -> npt.NDArray[np.float16]:
         """data [..., row bytes] as [..., columns], each rounded once."""
@@ -71,5 +78,5 @@ FORMATS: dict[str, Format] = {
 
 
 def _halves(blocks: Bytes, at: int) -> npt.NDArray[np.float32]:
-    """The FP16 number at a place of each block."""
-    return np.ascontiguousarray(blocks[:, at : at + 2]).view("<f2")[:, 0].astype(np.float32)
+    """The FP16 number at a place of each block [..., size]."""
+    return np.ascontiguousarray(blocks[..., at : at + 2]).view("<f2")[..., 0].astype(np.float32)
