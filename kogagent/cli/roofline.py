@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from kogagent.errors import InputError, KogagentError
+from kogagent.errors import ConfigError, InputError, KogagentError
 
 
 def register(app: typer.Typer) -> None:
@@ -116,7 +116,12 @@ def _spec(model: str) -> Any:
     from kogagent.engine.weights import read_spec
     from kogagent.local.names import find_model
 
-    return read_spec(find_model(model))
+    try:
+        return read_spec(find_model(model))
+    except ConfigError:
+        raise  # a file that says something wrong
+    except InputError as error:
+        raise InputError(f"{error}; a shape without weights is {LANEFORMER_2B.name!r}") from None
 
 
 def _table(found: dict[str, Any]) -> str:
