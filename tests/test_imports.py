@@ -69,8 +69,7 @@ EXTRA: dict[str, set[str]] = {
     "engine.backends.prepared": {"kernels.cpu"},  # what its packed weights depend on
     "engine.backends": {"kernels.cpu.library", "kernels.cpu"},  # asks whether it was built; loads no torch
     "engine.grammar.compiled": {"kernels.cpu"},  # what a vocabulary's walk does in a tenth of the time
-    "engine.formats.blocks": {"kernels.cpu"},  # as below, where numbers are asked for
-    "engine.formats.gguf_file": {"kernels.cpu"},  # the CPU program unpacks blocks ten times as fast as numpy
+    "engine.formats.blocks": {"kernels.cpu"},  # the CPU program unpacks blocks ten times as fast as numpy
     "loop.handoff": {"tools"},  # a hand-off is a tool to the model
     "loop.agent": {"tools"},  # an Agent is built from functions; the loop itself sees the Tools protocol
 }

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from kogagent.errors import ConfigError, InputError, KogagentError
+from kogagent.errors import InputError, KogagentError
 
 
 def register(app: typer.Typer) -> None:
@@ -117,11 +117,10 @@ def _spec(model: str) -> Any:
     from kogagent.local.names import find_model
 
     try:
-        return read_spec(find_model(model))
-    except ConfigError:
-        raise  # a file that says something wrong
+        path = find_model(model)
     except InputError as error:
         raise InputError(f"{error}; a shape without weights is {LANEFORMER_2B.name!r}") from None
+    return read_spec(path)
 
 
 def _table(found: dict[str, Any]) -> str:

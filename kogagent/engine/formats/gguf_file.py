@@ -17,12 +17,11 @@ from typing import Any
 import numpy as np
 
 from kogagent.engine.formats import Entry, Keys, Layout
-from kogagent.engine.formats.blocks import BlockKind
+from kogagent.engine.formats.blocks import BlockKind, dequantised
 from kogagent.engine.formats.huggingface import one_lane_entries
 from kogagent.engine.tensor import STORED, HostTensor, Kind
 from kogagent.errors import ConfigError, MissingExtraError
 from kogagent.gguf_header import TensorPlace, read_header
-from kogagent.kernels.cpu import library
 from kogagent.spec import ModelSpec, RopeScaling
 
 QUANTISATIONS = (
@@ -76,9 +75,8 @@ def open_gguf(path: Path) -> GgufModel:
             f"{path}: truncated: it has {header.size} bytes, and its tensors end at {end}. Download it again."
         )
     data = np.memmap(path, mode="r")
-    program = library.load() if library.missing() is None else None
     tensors = {
-        name: _tensor(gguf, program, place, data[place.start : place.start + sizes[name]])
+        name: _tensor(gguf, place, data[place.start : place.start + sizes[name]])
         for name, place in header.tensors.items()
     }
     return GgufModel(_layout(header.metadata, tensors, str(path)), tensors)
@@ -99,11 +97,8 @@ def _size(gguf: Any, name: str, place: TensorPlace, path: Path) -> int:
     return math.prod(place.shape) // int(block) * int(size)
 
 
-def _tensor(
-    gguf: Any, program: Any, place: TensorPlace, data: np.ndarray[Any, np.dtype[np.uint8]]
-) -> GgufTensor:
-    """Blocks that a program multiplies as they are stay so. program: the CPU program's library, which unpacks
-    the others it knows ten times as fast, to the same bits; None where it was not built."""
+def _tensor(gguf: Any, place: TensorPlace, data: np.ndarray[Any, np.dtype[np.uint8]]) -> GgufTensor:
+    """Blocks that a program multiplies as they are stay so."""
     kind = gguf.GGMLQuantizationType(place.kind)
     shape = tuple(reversed(place.shape))
     own: dict[str, Kind] = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
@@ -117,16 +112,7 @@ def _tensor(
         whole = HostTensor(block[kind.name], np.asarray(data).reshape(*shape[:-1], -1))
         return GgufTensor(shape, lambda: whole)
 
-    def read() -> HostTensor:
-        out = np.empty(shape, np.float16)
-        places = (data.ctypes.data, out.size // 32, out.ctypes.data)
-        if program is None or not program.kog_dequantise(place.kind, *places, library.usable_cores()):
-            rows = np.asarray(data).reshape(*shape[:-1], -1)
-            with np.errstate(over="ignore"):  # what does not fit is infinite, and refused as such
-                out = gguf.dequantize(rows, kind).reshape(shape).astype(np.float16)
-        return HostTensor("float16", out)
-
-    return GgufTensor(shape, read)
+    return GgufTensor(shape, lambda: HostTensor("float16", dequantised(place.kind, data, shape)))
 
 
 def _layout(values: Mapping[str, Any], tensors: Mapping[str, GgufTensor], where: str) -> Layout:

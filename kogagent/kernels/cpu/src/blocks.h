@@ -26,7 +26,7 @@ inline const Blocks* blocks_of(uint32_t kind) {  // nullptr for a kind that is n
   return nullptr;
 }
 
-struct Opened {  // a block: x = scale * whole + least
+struct Opened {  // a block: x = scale * (whole - zero) + least
   float scale, least;
   int32_t whole[kNumbers];
 };
@@ -45,14 +45,14 @@ inline void open_block(const Blocks& f, const uint8_t* block, Opened& to) {
   for (uint32_t i = 0; f.bits == 5 && i < 4; i++) fifth |= uint32_t(q[int(i) - 4]) << 8 * i;
   for (uint32_t i = 0; i < kNumbers; i++) {
     const uint32_t four = i < 16 ? q[i] & 15u : uint32_t(q[i - 16] >> 4u);
-    to.whole[i] = int32_t(four | (fifth >> i & 1u) << 4) - int32_t(f.zero);
+    to.whole[i] = int32_t(four | (fifth >> i & 1u) << 4);
   }
 }
 
 inline void numbers_of(const Blocks& f, const uint8_t* block, float* to) {
   Opened opened;
   open_block(f, block, opened);
-  for (uint32_t i = 0; i < kNumbers; i++) to[i] = opened.scale * float(opened.whole[i]);
+  for (uint32_t i = 0; i < kNumbers; i++) to[i] = opened.scale * float(opened.whole[i] - int32_t(f.zero));
   for (uint32_t i = 0; f.has_least && i < kNumbers; i++) to[i] += opened.least;
 }
 

@@ -172,8 +172,10 @@ inline float narrow(const Kernels& k, uint32_t type, const float* from, size_t n
   return 0.0f;
 }
 
-// A group's 32 numbers 0 .. 15 to row r of an I4 block.
-inline void put_halves(const uint8_t* whole, uint32_t r, uint8_t* group) {
+// A group's scale, least value and 32 numbers 0 .. 15 to row r of an I4 block.
+inline void put_group(uint16_t scale, uint16_t least, const int32_t* whole, uint32_t r, uint8_t* group) {
+  memcpy(group + 2 * r, &scale, 2);
+  memcpy(group + 2 * kBlock + 2 * r, &least, 2);
   for (uint32_t i = 0; i < kGroup; i += 8)
     for (uint32_t j = 0; j < 4; j++)
       group[kBlock * 4 + i / 8 * 64 + 4 * r + j] = uint8_t(whole[i + j] | whole[i + 4 + j] << 4);
@@ -190,14 +192,12 @@ inline float pack_group(const float* w, uint32_t n, uint32_t r, uint8_t* group) 
   const uint16_t least = to_f16(low), scale = to_f16((high - low) / 15.0f);
   const float from = from_f16(least), step = from_f16(scale), inverse = step > 0.0f ? 1.0f / step : 0.0f;
   if (!std::isfinite(from) || !std::isfinite(step)) return INFINITY;
-  uint8_t whole[kGroup] = {};
+  int32_t whole[kGroup] = {};
   for (uint32_t i = 0; i < n; i++) {
-    whole[i] = uint8_t(std::min(15.0f, std::max(0.0f, std::nearbyint((w[i] - from) * inverse))));
+    whole[i] = int32_t(std::min(15.0f, std::max(0.0f, std::nearbyint((w[i] - from) * inverse))));
     off = std::max(off, std::fabs(w[i] - (from + step * float(whole[i]))));
   }
-  memcpy(group + 2 * r, &scale, 2);
-  memcpy(group + 2 * kBlock + 2 * r, &least, 2);
-  put_halves(whole, r, group);
+  put_group(scale, least, whole, r, group);
   return off;
 }
 
@@ -219,11 +219,7 @@ inline void pack_row_of_blocks(const Packed& m, const Blocks& f, const uint8_t* 
       continue;
     }
     const uint16_t least = f.has_least ? half_of(row + 2) : to_f16(-float(f.zero) * block.scale);
-    uint8_t whole[kGroup], *group = to + halves_at(g);
-    for (uint32_t i = 0; i < kGroup; i++) whole[i] = uint8_t(block.whole[i] + int32_t(f.zero));
-    memcpy(group + 2 * r, &scale, 2);
-    memcpy(group + 2 * kBlock + 2 * r, &least, 2);
-    put_halves(whole, r, group);
+    put_group(scale, least, block.whole, r, to + halves_at(g));
   }
 }
 
