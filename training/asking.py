@@ -10,7 +10,7 @@ import random
 import re
 from collections.abc import Sequence
 
-from training.kinds import Split, Spoken, pick, slots_of, uncapital, words
+from training.kinds import Split, Spoken, capital, pick, slots_of, uncapital, words
 from training.sketches import Sketch, Slot
 
 OPENERS = {
@@ -111,7 +111,7 @@ def _sentence(rng: random.Random, sketch: Sketch, body: str, split: Split) -> st
     text = pick(rng, OPENERS[kind], split).replace("{g}", body.lstrip("!"))
     if rng.random() < 0.06:  # as typed into a search box
         text = body.lstrip("!").removeprefix("the ")
-    return text[0].upper() + text[1:] if rng.random() < 0.95 else text
+    return capital(text) if rng.random() < 0.95 else text
 
 
 def _parts(rng: random.Random, slots: dict[str, Slot], left: dict[str, Spoken], split: Split) -> list[str]:

@@ -143,6 +143,11 @@ def plural(noun: str) -> str:
     return f"{noun}es" if noun.endswith(("ss", "x", "ch", "sh")) else f"{noun}s"
 
 
+def capital(text: str) -> str:
+    """With its first letter large."""
+    return text[0].upper() + text[1:]
+
+
 def uncapital(text: str, values: Sequence[str]) -> str:
     """A sentence as it goes on behind 'Also, ': its first letter small unless it begins a name or value, or is I."""
     first = re.match(r"\W*[\w'-]+", text)

@@ -18,6 +18,7 @@ from training.kinds import (
     Param,
     Split,
     Spoken,
+    capital,
     joined,
     kept,
     pick,
@@ -436,7 +437,7 @@ def _cases(rng: random.Random, drawn: _Sets, split: Split) -> Task | None:
             return drawn.task(body + ("?" if asked.endswith("?") else "."))
         if subjects and n == 2 and rng.random() < 0.6:
             lines = [rng.choice(["{}, while {}", "{}, and {}", "{}; {}"]).format(*lines)]
-        story = " ".join(f"{x[0].upper()}{x[1:]}." for x in lines)
+        story = " ".join(f"{capital(x)}." for x in lines)
         if rng.random() < 0.4:
             each = pick(rng, EACH, split)
             each = each if n == 2 or "both" not in each else " for each of them"
@@ -458,7 +459,7 @@ def _cases(rng: random.Random, drawn: _Sets, split: Split) -> Task | None:
     glue = rng.choice([", ", " ", ": "])
     lines = [f"for {label(i)}{glue}{w}" for i, w in enumerate(told)]
     if rng.random() < 0.5:
-        story = " ".join(f"{x[0].upper()}{x[1:]}." for x in lines)
+        story = " ".join(f"{capital(x)}." for x in lines)
         return drawn.task(f"{asked if asked[-1:] in '.?!' else asked + '.'} {story}")
     body = (
         asked.rstrip(".?!")
@@ -487,7 +488,7 @@ def _counted(rng: random.Random, drawn: _Sets, split: Split) -> Task | None:
         text = re.sub(
             " +", " ", joined(told, rng) if len(told) == 2 else ", ".join(told[:-1]) + " and " + told[-1]
         )
-        story = f"{text[0].upper()}{text[1:]}."
+        story = f"{capital(text)}."
         return drawn.task(f"{story} {ask}" if rng.random() < 0.4 else f"{ask} {story}")
     tail = pick(rng, COUNTED, split).format(n=COUNT[len(texts)], t=plural(noun), l=_listed(rng, texts))
     return drawn.task(ask + tail if not tail.startswith(" (") else ask.rstrip(".?!") + tail)

@@ -21,6 +21,7 @@ from training.kinds import (
     Param,
     Split,
     Spoken,
+    capital,
     in_split,
     joined,
     pick,
@@ -381,7 +382,7 @@ class Toolsmith:
             else:
                 body = said + r.choice([" ", " ", " ", ", ", ": "]) + glue.join(parts)
             text = opener.format(body)
-            return _close(text[0].upper() + text[1:] if r.random() < 0.9 else text)
+            return _close(capital(text) if r.random() < 0.9 else text)
 
         ask.by_name = by_name  # type: ignore[attr-defined]  # filled by `bind` once the parameters exist
         return ask

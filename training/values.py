@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from training.kinds import Kinds, Spoken, clock, date, file_path, identifier, integer, listed, number
+from training.kinds import Kinds, Spoken, capital, clock, date, file_path, identifier, integer, listed, number
 from training.quantities import number_list
 from training.shapes import (
     DAY_HOURS,
@@ -193,7 +193,7 @@ def sort(kinds: Kinds, rng: random.Random, kind: str, args: str, about: str) -> 
             shown = (
                 [o.upper() for o in shown]
                 if style < 0.08 and not any("/" in o for o in shown)
-                else [o[0].upper() + o[1:] for o in shown]
+                else [capital(o) for o in shown]
                 if style < 0.2
                 else shown
             )
@@ -222,7 +222,7 @@ def sort(kinds: Kinds, rng: random.Random, kind: str, args: str, about: str) -> 
             known = [o.split("=") for o in options]
             return Sort(text, lambda r: (lambda p: Spoken(p[0], p[1]))(r.choice(known)))
         case "some":  # several of a closed list
-            shown = [o[0].upper() + o[1:] for o in options] if rng.random() < 0.4 else options
+            shown = [capital(o) for o in options] if rng.random() < 0.4 else options
             one = lambda r: (lambda o: Spoken(o, option(o)))(r.choice(shown))  # noqa: E731
             return Sort(
                 {"type": "array", "items": {"type": "string", "enum": shown}}, lambda r: listed(r, one, 1, 3)

@@ -12,7 +12,7 @@ from training.desk.facts import HERE, Fact, unplaced
 from training.desk.tables import draw_question
 from training.desk.units import UNITS, plain_number
 from training.desk.world import World, cells_of, run_call, value_of
-from training.kinds import pick, plural, uncapital
+from training.kinds import capital, pick, plural, uncapital
 from training.tooling import Call
 
 COUNTED = ("mass", "money", "count", "length", "volume", "time")
@@ -197,7 +197,7 @@ def _multiplied(rng: random.Random, world: World, fact: Fact, stages: Stages) ->
             expression += rng.choice([f" * (1 - {off} / 100)", f" * {(100 - off) / 100:g}"])
     stages.append([world.call("compute", expression=expression)])
     unit = f" {fact.unit}" if fact.unit else ""
-    done = done[0].upper() + done[1:] + "."
+    done = capital(done) + "."
     return Chain(question, stages, lambda r: done.format(v=value_of(r[-1]) + unit), topics=topics(fact))
 
 

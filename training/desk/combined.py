@@ -10,7 +10,7 @@ from training.desk.facts import Fact
 from training.desk.tables import SAID, Table, quoted
 from training.desk.units import plain_number
 from training.desk.world import World, value_of
-from training.kinds import pick, plural, uncapital
+from training.kinds import capital, pick, plural, uncapital
 from training.tooling import Call
 
 
@@ -105,7 +105,7 @@ def two_cells(rng: random.Random, world: World, roles: list[str]) -> Chain | Non
     many = first in ("price", "stock") and second in ("sold", "stock")
     owner = table.called(rng, name, many)
     question = pick(rng, asks.split("|"), world.kinds.split).format(n=owner)
-    question = question[0].upper() + question[1:]
+    question = capital(question)
     return Chain(
         question,
         stages,
@@ -143,9 +143,7 @@ def two_rows(rng: random.Random, world: World, roles: list[str]) -> Chain | None
     stages.append([world.call("compute", expression=f"{high} - {low}" if apart else f"{x} + {y}")])
     done = "The difference is {v}." if apart else "Together that is {v}."
     told = f"The {column} of {names[0]} is {x}, that of {names[1]} {y}."
-    return Chain(
-        question[0].upper() + question[1:], stages, lambda r: f"{told} {done.format(v=value_of(r[-1]))}"
-    )
+    return Chain(capital(question), stages, lambda r: f"{told} {done.format(v=value_of(r[-1]))}")
 
 
 SHARES = (
@@ -199,7 +197,7 @@ def cell_and_fact(rng: random.Random, world: World, roles: list[str]) -> Chain |
     stages = [[query, *found[0]], *found[1:]] if found and rng.random() < 0.6 else [[query], *found]
     second = uncapital(fact.question, [fact.entity])
     told = f"The {column} of {owner} is {cell}."
-    first = first[0].upper() + first[1:]
+    first = capital(first)
     if fact.quantity not in COUNTED or "compute" not in roles or rng.random() < 0.4:
         question = f"{first} And {second}"
         if rng.random() < 0.5:
@@ -264,5 +262,5 @@ def two_prices(rng: random.Random, world: World, roles: list[str]) -> Chain | No
     question = pick(rng, BOTH, world.kinds.split).format(a=first, b=second, e=e)
     stages.append([world.call("compute", expression=f"{i} * {a.text} + {j} * {b.text}")])
     done = f"{first} and {second} cost {{v}} {a.unit} at {e}."
-    question = question[0].upper() + question[1:]
+    question = capital(question)
     return Chain(question, stages, lambda r: done.format(v=value_of(r[-1])), topics=topics(a, b))

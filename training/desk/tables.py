@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from training.desk.names import proper_name
-from training.kinds import Kinds, pick, plural, words
+from training.kinds import Kinds, capital, pick, plural, words
 
 ITEMS = [
     "fossil",
@@ -384,7 +384,7 @@ def draw_question(rng: random.Random, kinds: Kinds, tables: list[Table]) -> Ques
     _, asks, sql, answer = rng.choice(forms)
     told = fields["asks"] if asks == "{asks}" else asks.split("|")
     text = pick(rng, told, kinds.split).format(**fields)
-    text = text[0].upper() + text[1:]
+    text = capital(text)
     selected = sql.split(" FROM ")[0]
     column = fields["num"] if "{num}" in selected else ""
     answer = answer.replace("{v}", "{{v}}")

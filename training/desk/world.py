@@ -14,7 +14,7 @@ from training.desk.facts import CURRENCIES, HERE, KINDS, NAMED, PLACES, Fact, Ki
 from training.desk.names import proper_name
 from training.desk.tables import Table, database, draw_tables
 from training.desk.units import ALL_UNITS, LONG, SHORT, convert, plain_number, shown
-from training.kinds import Kinds, pick, rename, styled
+from training.kinds import Kinds, capital, pick, rename, styled
 from training.tooling import Call
 
 ROLE_NAMES = {
@@ -181,7 +181,7 @@ def _files(rng: random.Random, world: World) -> None:
                 f"{rng.choice(['about', 'notes', 'visit'])}_{low}.md",
             ]
         )
-        head = rng.choice(HEADS).format(e=entity, E=entity[0].upper() + entity[1:], y=rng.randint(1990, 2025))
+        head = rng.choice(HEADS).format(e=entity, E=capital(entity), y=rng.randint(1990, 2025))
         world.files[file] = [head]
         for kind in rng.sample(KINDS, rng.randint(3, 6)):
             _tell_of(rng, world, entity, file, kind)
