@@ -19,9 +19,10 @@ import numpy.typing as npt
 
 from kogagent.chat.guard import Guard
 from kogagent.chat.inputs import written_calls
-from kogagent.engine.backend import KV, DecodePlan, DecodeStats, Emitted
+from kogagent.engine.backend import KV, DecodePlan, Emitted
 from kogagent.engine.backends.host import (
     InHostMemory,
+    KeepsProgress,
     NeverParked,
     Progress,
     check_capacity,
@@ -35,7 +36,6 @@ from kogagent.local.names import NANO, find_model
 from kogagent.spec import ModelSpec
 from kogagent.testing import call
 from kogagent.tokenizer import Tokenizer
-from kogagent.types import FinishReason
 
 _CHARS = 20  # of each text argument: a call has some sixty tokens
 
@@ -64,7 +64,7 @@ class InstantKV(NeverParked):
         """There is nothing to give back."""
 
 
-class InstantDecode:
+class InstantDecode(KeepsProgress):
     """One segment: the prompt's pass and its choice in the first `wait`, then a choice in each, or, where a
     pass takes no time, all of them in the second."""
 
@@ -83,14 +83,6 @@ class InstantDecode:
         self._progress = Progress(kv, ids, plan, vocab)
         self._begun = self._stopped = False
         self._written = 0
-
-    @property
-    def reason(self) -> FinishReason | None:
-        return self._progress.reason
-
-    @property
-    def stats(self) -> DecodeStats:
-        return self._progress.stats
 
     def stop(self) -> None:
         self._stopped = True

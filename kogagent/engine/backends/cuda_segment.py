@@ -17,10 +17,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from kogagent.engine.backend import DecodePlan, DecodeStats, Emitted, TokenMatcher
+from kogagent.engine.backend import DecodePlan, Emitted, TokenMatcher
 from kogagent.engine.backends.device_grammar import ANSWER_RUN, FREE, ILLEGAL, LAST
 from kogagent.engine.backends.grammar_memory import GrammarMemory
-from kogagent.engine.backends.host import Progress
+from kogagent.engine.backends.host import KeepsProgress, Progress
 from kogagent.engine.backends.tensor_kv import TensorKV
 from kogagent.engine.grammar.matcher import Matcher
 from kogagent.engine.sampling import choose
@@ -44,7 +44,7 @@ _POLL_S = 40e-6
 _SET_TIMER_SLACK = 29  # of Linux' prctl
 
 
-class CudaDecode:
+class CudaDecode(KeepsProgress):
     """One segment, resident; guided by the host where only it can match the grammar."""
 
     resident = True
@@ -58,14 +58,6 @@ class CudaDecode:
         self._stopped = False
         self._launched = self._first = self._is_prompt = False
         self._began = 0.0
-
-    @property
-    def reason(self) -> FinishReason | None:
-        return self._progress.reason
-
-    @property
-    def stats(self) -> DecodeStats:
-        return self._progress.stats
 
     def stop(self) -> None:
         self._stopped = True

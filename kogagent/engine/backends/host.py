@@ -139,7 +139,21 @@ class Progress:
             self.reason = "grammar"
 
 
-class HostDecode:
+class KeepsProgress:
+    """What a segment tells of its Progress."""
+
+    _progress: Progress
+
+    @property
+    def reason(self) -> FinishReason | None:
+        return self._progress.reason
+
+    @property
+    def stats(self) -> DecodeStats:
+        return self._progress.stats
+
+
+class HostDecode(KeepsProgress):
     """One segment, computed step by step inside `wait`. Every step but a last one of forced ids is one pass.
 
     Raises what `Progress` raises.
@@ -158,14 +172,6 @@ class HostDecode:
 
     def stop(self) -> None:
         self._stop.set()
-
-    @property
-    def reason(self) -> FinishReason | None:
-        return self._progress.reason
-
-    @property
-    def stats(self) -> DecodeStats:
-        return self._progress.stats
 
     def wait(self, seconds: float) -> None:
         """One step: at most one pass of the model, whatever `seconds` says."""
