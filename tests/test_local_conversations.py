@@ -33,6 +33,7 @@ from kogagent import (
     messages_to_json,
     tool,
 )
+from kogagent.engine.session import Session
 from kogagent.local.clip import clip
 from kogagent.loop.protocols import ForkingModel, MeasuringModel, TurnRequest
 from kogagent.testing.tiny import write_tiny_model
@@ -319,18 +320,23 @@ async def test_a_conversation_outgrows_an_engine_and_goes_on(stage: Callable[...
 # ── many agents ──────────────────────────────────────────────────────────────────────────────
 
 
-async def test_agents_of_different_priority_all_finish_and_the_urgent_one_first(
-    stage: Callable[..., Stage],
+async def test_agents_that_share_an_engine_stream_at_their_priority_and_all_finish(
+    stage: Callable[..., Stage], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = stage("It is warm. " * 12)
-    order: list[int] = []
+    # What a priority is worth is the engine's: tests/engine/test_session.py.
+    text = ("It is warm. " * 12).strip()
+    one = stage(text)
+    stream, asked = Session.stream, list[int]()
 
-    async def run(priority: int) -> None:
-        await Agent(one.engine, priority=priority, instructions=f"Be {priority}.").run("go")
-        order.append(priority)
+    def seen(session: Session, **options: Any) -> Any:
+        asked.append(session.priority)
+        return stream(session, **options)
 
-    await asyncio.gather(*(run(p) for p in (-6, 6)))
-    assert order == [6, -6]
+    monkeypatch.setattr(Session, "stream", seen)
+    agents = [Agent(one.engine, priority=p, instructions=f"Be {p}.") for p in (-6, 6, 0)]
+    results = await asyncio.gather(*(agent.run("go") for agent in agents))
+    assert [result.output.strip() for result in results] == [text] * 3
+    assert sorted(asked) == [-6, 0, 6]
 
 
 async def test_the_agents_own_sampling_draws_and_the_runs_wins(folder: Path) -> None:
