@@ -172,11 +172,20 @@ class ToyBackend:
         return kv
 
 
+def comes(wait: Callable[[float], bool]) -> bool:
+    """Whether what `wait(seconds)` waits for, as `threading.Event.wait` does, comes within five minutes.
+
+    For what always comes, so that a hang is a failure. Waits in slices: of those a process that was stopped
+    for a while has lost one, where a deadline would have passed.
+    """
+    return any(wait(5.0) for _ in range(60))
+
+
 class Brake:
     """A `ToyBackend`'s on_pass: lets some passes through, then holds the next until released.
 
-    A stream is half-way for sure while it is held, however fast either thread is. A pass held for a minute
-    is an AssertionError.
+    A stream is half-way for sure while it is held, however fast either thread is. A pass held for five
+    minutes is an AssertionError.
     """
 
     def __init__(self, passes: int = 1) -> None:
@@ -185,7 +194,8 @@ class Brake:
 
     def __call__(self, rows: Sequence[int]) -> None:
         if not self._released:
-            assert self._permits.acquire(timeout=60), "the test never released the brake"
+            held = comes(lambda seconds: self._permits.acquire(timeout=seconds))
+            assert held, "the test never released the brake"
 
     def release(self) -> None:
         """Let this pass and all that follow through."""

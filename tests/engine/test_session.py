@@ -21,7 +21,7 @@ from kogagent.engine.sampling import SamplingParams
 from kogagent.engine.session import Session
 from kogagent.engine.stream import SessionStream
 from kogagent.errors import ContextError, DeviceError, EngineClosedError, InputError, ModelError
-from kogagent.testing.toy import TINY, Brake, StepMatcher, ToyBackend
+from kogagent.testing.toy import TINY, Brake, StepMatcher, ToyBackend, comes
 
 V = TINY.vocab_size
 LONG = replace(TINY, context=2000)
@@ -186,7 +186,7 @@ async def test_a_fork_of_a_stream_that_waits_for_its_turn_does_not_bring_old_ids
         session.append([1, 1])
         ids = session.ids
         held = threading.Event()
-        blocking = asyncio.ensure_future(core._worker.call(lambda: held.wait(60)))
+        blocking = asyncio.ensure_future(core._worker.call(lambda: comes(held.wait)))
         await asyncio.sleep(0)
         stream = session.stream(max_tokens=3)
         first = asyncio.ensure_future(anext(stream))
@@ -241,10 +241,14 @@ async def test_a_resident_segment_gives_way_and_says_the_same_as_alone(
 
     async with EngineCore(lambda: Resident(LONG)) as alone:
         expected = [await run(alone, start) for start in range(3)]
-    backend = Resident(LONG)
+    brake = Brake(0)
+    backend = Resident(LONG, on_pass=brake)
     core = EngineCore(lambda: backend, clock=count().__next__)  # a step is more than a slice
     async with core:
-        assert await asyncio.gather(*(run(core, start) for start in range(3))) == expected
+        runs = [asyncio.ensure_future(run(core, start)) for start in range(3)]
+        await asyncio.sleep(0)  # all want the device before the first has had it
+        brake.release()
+        assert await asyncio.gather(*runs) == expected
     assert backend.decodes > 2 * 3, "nobody gave way"
 
 
@@ -254,7 +258,7 @@ async def test_sessions_share_the_device_by_their_priority(prompt: list[int]) ->
 
     class Ordered(ToyBackend):
         def last_logits(self, kv: KV, ids: Sequence[int]) -> npt.NDArray[np.float32]:
-            assert gate.wait(60), "the test never opened the gate"
+            assert comes(gate.wait), "the test never opened the gate"
             order.append(self._toy(kv).ids[0] if kv.length else ids[0])
             return super().last_logits(kv, ids)
 
@@ -341,6 +345,7 @@ async def test_a_forgotten_session_leaves_its_cache_like_a_closed_one(rig: Rig, 
     session = rig.core.session()
     session.append(prompt)
     await generate(session, 1)
+    await rig.core._worker.call(lambda: None)  # the thread has let go of the stream's job, which knows it
     del session
     gc.collect()
     other = rig.core.session()
@@ -402,7 +407,7 @@ async def test_cancelling_a_long_prefill_ends_at_a_chunk_and_the_session_goes_on
     def hold(rows: Sequence[int]) -> None:
         if len(backend.passes) == 1:
             reached.set()
-            assert gate.wait(60)
+            assert comes(gate.wait)
 
     backend = ToyBackend(LONG, on_pass=hold)
     core = EngineCore(lambda: backend)
@@ -410,7 +415,7 @@ async def test_cancelling_a_long_prefill_ends_at_a_chunk_and_the_session_goes_on
     session = core.session()
     session.append(ids)
     task = asyncio.ensure_future(generate(session, 5))
-    assert await asyncio.to_thread(reached.wait, 60)
+    assert await asyncio.to_thread(comes, reached.wait)
     task.cancel()
     await asyncio.sleep(0)
     gate.set()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import math
 import threading
 import weakref
 from collections.abc import Callable
@@ -17,10 +18,8 @@ from kogagent.engine.sampling import SamplingParams
 from kogagent.engine.segment import Segment, Steps
 from kogagent.engine.worker import Worker
 from kogagent.errors import DeviceError, EngineClosedError, InputError, ModelError
-from kogagent.testing.toy import ToyBackend
+from kogagent.testing.toy import ToyBackend, comes
 from kogagent.types import FinishReason
-
-DEADLINE = 60.0  # of what waits for the other side: it only turns a hang into a failure
 
 
 class Gate:
@@ -31,13 +30,13 @@ class Gate:
 
     def __call__(self) -> None:
         self.reached.set()
-        assert self._open.wait(DEADLINE), "the test never opened the gate"
+        assert comes(self._open.wait), "the test never opened the gate"
 
     def open(self) -> None:
         self._open.set()
 
     async def until_reached(self) -> None:
-        assert await asyncio.to_thread(self.reached.wait, DEADLINE), "the worker never came to the gate"
+        assert await asyncio.to_thread(comes, self.reached.wait), "the worker never came to the gate"
 
 
 class FakeDecode:
@@ -147,7 +146,7 @@ async def test_the_loop_is_woken_once_for_all_that_arrived(
     first = asyncio.ensure_future(segment.next_batch())
     await asyncio.sleep(0)  # the consumer waits now
     gate.open()
-    assert done.wait(DEADLINE)  # the loop looks away, on purpose, until all 500 were emitted
+    assert comes(done.wait)  # the loop looks away, on purpose, until all 500 were emitted
     assert wakes == 1
     assert len(await first) >= 499
     assert await take_all(segment) is not None
@@ -163,7 +162,7 @@ async def test_a_patient_reader_beside_the_model_is_woken_for_the_end_alone_unti
         if at in gates:
             gates[at]()
 
-    monkeypatch.setattr("kogagent.engine.segment._APART_S", DEADLINE)
+    monkeypatch.setattr("kogagent.engine.segment._APART_S", math.inf)
     segment = worker.segment(start(FakeDecode(6, on_wait=on_wait)), patient=True)
     assert [e.id for e in await segment.next_batch()] == [0]
     rest = asyncio.ensure_future(segment.next_batch())
@@ -512,7 +511,7 @@ async def test_a_segment_of_a_closed_backend_is_closed_without_asking_it(worker:
                 raise EngineClosedError("this backend is closed")
 
     segment = worker.segment(start(Dead(3)))
-    assert await asyncio.to_thread(closed.wait, 600)
+    assert await asyncio.to_thread(comes, closed.wait)
     with pytest.raises(DeviceError, match="the kernel is gone"):
         await segment.next_batch()
     segment.stop()
@@ -575,8 +574,12 @@ async def test_a_forgotten_worker_ends_its_thread() -> None:
     del worker
     gc.collect()
     assert gone() is None
-    await asyncio.to_thread(thread.join, DEADLINE)
-    assert not thread.is_alive()
+
+    def ended(seconds: float) -> bool:
+        thread.join(seconds)
+        return not thread.is_alive()
+
+    assert await asyncio.to_thread(comes, ended)
 
 
 def test_a_loop_that_ended_does_not_take_the_worker_with_it() -> None:

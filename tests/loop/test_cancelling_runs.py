@@ -191,7 +191,7 @@ async def test_a_stream_dropped_half_way_warns_and_stops() -> None:
         async for _ in Agent(model).stream("go"):
             break
         gc.collect()
-    await asyncio.wait_for(model.closed.wait(), 60)
+    await model.closed.wait()
     await asyncio.gather(*other_tasks(), return_exceptions=True)
     assert model.running == 0
 
@@ -334,7 +334,7 @@ async def test_parallel_calls_are_all_cancelled_and_each_has_a_result() -> None:
     tools, release, transcript = Hanging(), threading.Event(), Transcript()
 
     def block() -> None:
-        release.wait(60)
+        release.wait()
 
     async def quick() -> str:
         return "done"

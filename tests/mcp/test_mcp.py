@@ -29,6 +29,11 @@ COMMAND = [sys.executable, "-m", "kogagent", "mcp-serve", "offered_tools"]
 ENV = {"PYTHONPATH": f"{ROOT}:{HERE}"}
 
 
+def connected(server: Any, **options: Any) -> kogagent.mcp.Connection:
+    """As patient as a busy machine may need."""
+    return kogagent.mcp.connect(server, timeout=3600.0, **options)
+
+
 def results(messages: Any) -> list[tuple[str, str]]:
     return [(one.result.status, one.result.text) for one in messages if isinstance(one, ToolMessage)]
 
@@ -104,7 +109,7 @@ async def test_the_sdks_client_uses_our_tools_over_standard_streams() -> None:
 
 
 async def test_an_agent_uses_the_tools_of_a_server_over_standard_streams() -> None:
-    async with kogagent.mcp.connect(COMMAND, env=ENV, prefix="met_", timeout=100) as server:
+    async with connected(COMMAND, env=ENV, prefix="met_") as server:
         assert [one.name for one in server.tools] == ["met_forecast", "met_broken", "met_whose"]
         model = ScriptedModel(
             [
@@ -129,7 +134,10 @@ async def test_an_agent_uses_the_tools_of_a_server_over_standard_streams() -> No
 
 async def test_our_tools_over_http_know_their_deps() -> None:
     ours = kogagent.mcp.server([forecast, whose], name="met", deps="Ada", instructions="Ask for Oslo.")
-    async with over_http(ours) as url, kogagent.mcp.connect(url, headers={"x-test": "1"}) as server:
+    async with (
+        over_http(ours) as url,
+        connected(url, headers={"x-test": "1"}) as server,
+    ):
         assert server.instructions == "Ask for Oslo."
         model = ScriptedModel([call("whose"), call("forecast", place={"city": "Oslo"}, days=1)], "Done.")
         result = await Agent(model, server.tools).run("Whose?")
@@ -147,7 +155,7 @@ async def test_all_pages_are_read_and_what_is_no_text_is_named() -> None:
     theirs = their_server(
         [offered("one")], [offered("two")], answer=mcp.types.CallToolResult(content=content)
     )
-    async with over_http(theirs) as url, kogagent.mcp.connect(url) as server:
+    async with over_http(theirs) as url, connected(url) as server:
         assert [one.name for one in server.tools] == ["one", "two"] and server.instructions == "Use me."
         result = await Agent(ScriptedModel(call("two"), "Done."), server.tools).run("Go.")
         assert results(result.messages) == [
@@ -155,13 +163,16 @@ async def test_all_pages_are_read_and_what_is_no_text_is_named() -> None:
         ]
     structured = mcp.types.CallToolResult(content=[], structured_content={"a": 1})
     theirs = their_server([offered("one")], answer=structured)
-    async with over_http(theirs) as url, kogagent.mcp.connect(url) as server:
+    async with over_http(theirs) as url, connected(url) as server:
         result = await Agent(ScriptedModel(call("one"), "Done."), server.tools).run("Go.")
         assert results(result.messages) == [("ok", '{"a": 1}')]
 
 
 async def test_a_server_that_fails_is_told_to_the_model() -> None:
-    async with over_http(their_server([offered("one")])) as url, kogagent.mcp.connect(url) as server:
+    async with (
+        over_http(their_server([offered("one")])) as url,
+        connected(url) as server,
+    ):
         result = await Agent(ScriptedModel(call("one"), "Pity."), server.tools).run("Go.")
     assert results(result.messages) == [("failed", "one failed: out of order")]
 
@@ -177,28 +188,29 @@ async def test_a_tool_no_grammar_can_enforce_is_named_or_skipped_on_request() ->
     )
     async with over_http(theirs) as url:
         with pytest.raises(SchemaError, match=r"'bad'.*'pattern'.*unsupported='skip'") as raised:
-            await kogagent.mcp.connect(url).__aenter__()
+            await connected(url).__aenter__()
         assert (raised.value.tool, raised.value.keyword) == ("bad", "pattern")
-        async with kogagent.mcp.connect(url, unsupported="skip") as server:
+        async with connected(url, unsupported="skip") as server:
             assert [one.name for one in server.tools] == ["good"]
             assert set(server.skipped) == {"bad", "odd", "no.name"} and "'pattern'" in server.skipped["bad"]
             assert "invalid schema at /properties/a/type" in server.skipped["odd"]
-        async with kogagent.mcp.connect(url, only=["good"], needs_approval=True) as server:
+        async with connected(url, only=["good"], needs_approval=True) as server:
             assert [(one.name, one.needs_approval) for one in server.tools] == [("good", True)]
             assert not server.skipped
         with pytest.raises(InputError, match=r"only=\['best'\].*good, bad"):
-            await kogagent.mcp.connect(url, only=["best"]).__aenter__()
+            await connected(url, only=["best"]).__aenter__()
 
 
 async def test_a_server_that_cannot_be_reached_is_one_clear_error() -> None:
     with pytest.raises(InputError, match=r"no-such-program: No such file"):
         await kogagent.mcp.connect(["no-such-program"]).__aenter__()
     with pytest.raises(InputError, match="cannot connect"):
-        await kogagent.mcp.connect([sys.executable, "-c", "pass"], timeout=100).__aenter__()
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    with pytest.raises(InputError, match="cannot connect"):
-        await kogagent.mcp.connect(f"http://127.0.0.1:{port}/mcp").__aenter__()
+        await connected([sys.executable, "-c", "pass"]).__aenter__()
+    with socket.socket() as taken:  # nobody else's, and nobody listens there
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}/mcp"
+        with pytest.raises(InputError, match="cannot connect"):
+            await connected(url).__aenter__()
     silent = [sys.executable, "-c", "import sys; sys.stdin.read()"]
     with pytest.raises(InputError, match=r"did not answer within 0\.5 s"):
         await kogagent.mcp.connect(silent, timeout=0.5).__aenter__()
@@ -229,7 +241,7 @@ async def test_options_that_make_no_sense_are_refused_at_once() -> None:
 
 async def test_a_public_server_answers_an_agent() -> None:
     command = [sys.executable, "-m", "mcp_server_time", "--local-timezone", "UTC"]
-    async with kogagent.mcp.connect(command, timeout=100) as server:
+    async with connected(command) as server:
         assert [one.name for one in server.tools] == ["get_current_time", "convert_time"]
         asked = {"source_timezone": "Europe/Oslo", "time": "16:30", "target_timezone": "Asia/Tokyo"}
         model = ScriptedModel(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -18,7 +20,7 @@ from kogagent.engine.engine import EngineCore
 from kogagent.local import Engine
 from kogagent.serve import app
 from kogagent.testing.tiny import TINY_CHAT
-from kogagent.testing.toy import ToyBackend
+from kogagent.testing.toy import ToyBackend, comes
 from kogagent.tokenizer import Tokenizer
 
 NAME = "tiny-chat"
@@ -49,14 +51,17 @@ class ScriptedBackend(ToyBackend):
 
 
 def scripted_engine(backend: ScriptedBackend, tokenizer: Tokenizer) -> Engine:
-    return Engine(EngineCore(lambda: backend), tokenizer)
+    """Whose requests share the device by steps: every step costs the same, however long it took."""
+    return Engine(EngineCore(lambda: backend, clock=count().__next__), tokenizer)
 
 
 def in_step(loop: asyncio.AbstractEventLoop) -> Callable[[Sequence[int]], None]:
     """A hook that lets each pass of the model wait for one round of the loop: neither runs far ahead."""
 
     def wait(rows: Sequence[int]) -> None:
-        asyncio.run_coroutine_threadsafe(asyncio.sleep(0), loop).result(60)
+        went = threading.Event()
+        asyncio.run_coroutine_threadsafe(asyncio.sleep(0), loop).add_done_callback(lambda _: went.set())
+        assert comes(went.wait), "the loop stood still"
 
     return wait
 
@@ -69,7 +74,8 @@ def held(engine: Engine, until: Callable[[Any], bool]) -> None:
             if until(queue):
                 return
             queue.asleep = True
-        assert queue.bell.acquire(timeout=60), "what the model waits for never came"
+        rung = comes(lambda seconds: queue.bell.acquire(timeout=seconds))
+        assert rung, "what the model waits for never came"
 
 
 class Watched:
@@ -118,4 +124,4 @@ async def client_of(engine: Engine, **options: Any) -> AsyncIterator[Any]:
 
 
 def to(url: str) -> Any:
-    return openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="unused", max_retries=0)
+    return openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="unused", max_retries=0, timeout=None)

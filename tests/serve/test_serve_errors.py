@@ -15,6 +15,7 @@ from serving import NAME, ScriptedBackend, Watched, client_of, held, in_step, li
 from kogagent.errors import DeviceError, InputError
 from kogagent.serve import app
 from kogagent.testing.tiny import write_tiny_model
+from kogagent.testing.toy import comes
 from kogagent.tokenizer import Tokenizer
 
 ASK: Any = [{"role": "user", "content": "Hi"}]
@@ -127,7 +128,7 @@ async def test_what_is_no_request_is_told_in_the_same_shape(tokenizer: Tokenizer
     async with (
         scripted_engine(ScriptedBackend(tokenizer, ["Hello."]), tokenizer) as engine,
         listening(app(engine)) as url,
-        httpx2.AsyncClient(base_url=url, headers={"content-type": "application/json"}) as http,
+        httpx2.AsyncClient(base_url=url, headers={"content-type": "application/json"}, timeout=None) as http,
     ):
         path = "/v1/chat/completions"
         answers = [
@@ -212,7 +213,7 @@ async def test_a_client_that_leaves_stops_its_generation(tokenizer: Tokenizer, s
     def gate(rows: Sequence[int]) -> None:
         if len(backend.passes) >= 10:
             loop.call_soon_threadsafe(started.set)
-            assert open_gate.wait(60)
+            assert comes(open_gate.wait)
             step(rows)
 
     backend = ScriptedBackend(tokenizer, [LONG, "Hello."], gate)

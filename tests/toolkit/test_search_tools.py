@@ -11,6 +11,8 @@ from toolkit_calls import Asked
 from kogagent.toolkit import search_tools
 from kogagent.toolkit.grep import glob_matches
 
+HOUR = 3600.0  # what is not about the time has all it may need
+
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
@@ -25,7 +27,7 @@ def place(tmp_path: Path) -> Path:
 
 
 async def test_lines_are_found_with_path_and_number(place: Path) -> None:
-    ask = Asked(search_tools(place))
+    ask = Asked(search_tools(place, seconds=HOUR))
     told = await ask("search", pattern="needle")
     assert told.splitlines()[0] == "src/a.py:2: a needle here" and "outside" not in told
     assert "1 files are no text" in told
@@ -39,7 +41,7 @@ async def test_lines_are_found_with_path_and_number(place: Path) -> None:
 
 async def test_matches_are_counted_and_bounded(place: Path) -> None:
     (place / "many").write_text("needle\n" * 1000)
-    ask = Asked(search_tools(place, max_matches=5))
+    ask = Asked(search_tools(place, max_matches=5, seconds=HOUR))
     told = await ask("search", pattern="needle", path="many")
     assert told.count("many:") == 5 and "more than 5 matches" in told
 
@@ -51,7 +53,7 @@ async def test_a_pattern_that_takes_for_ever_is_stopped(place: Path) -> None:
 
 
 async def test_bad_patterns_and_paths_are_told(place: Path) -> None:
-    ask = Asked(search_tools(place))
+    ask = Asked(search_tools(place, seconds=HOUR))
     assert "no regular expression" in await ask.refused("search", pattern="(", regex=True)
     assert "leads out" in await ask.refused("search", pattern="needle", path="..")
     assert "link" in await ask.refused("find_files", glob="*", path="link/x")
@@ -59,7 +61,7 @@ async def test_bad_patterns_and_paths_are_told(place: Path) -> None:
 
 
 async def test_files_are_found_by_name(place: Path) -> None:
-    ask = Asked(search_tools(place))
+    ask = Asked(search_tools(place, seconds=HOUR))
     assert await ask("find_files", glob="*.py") == "src/a.py"
     assert await ask("find_files", glob="src/**") == "src/a.py\nsrc/deep/b.md"
     assert await ask("find_files", glob="*.rs") == "[no file matches]"

@@ -483,7 +483,7 @@ async def test_blocking_tools_run_side_by_side_while_the_loop_goes_on() -> None:
     ticks = 0
 
     def block() -> str:
-        barrier.wait(60)
+        barrier.wait()
         return "met"
 
     box = Toolbox([block])
@@ -492,7 +492,7 @@ async def test_blocking_tools_run_side_by_side_while_the_loop_goes_on() -> None:
     while barrier.n_waiting < 2:  # ticks only while the loop is free
         ticks += 1
         await asyncio.sleep(0)
-    await asyncio.to_thread(barrier.wait, 60)
+    await asyncio.to_thread(barrier.wait)
     assert [outcome.result.text for outcome in await asyncio.gather(*both)] == ["met", "met"]
     assert ticks > 0
 
@@ -519,7 +519,7 @@ async def test_a_blocking_tool_that_never_ends_is_abandoned() -> None:
 
     @tool(timeout=0.02)
     def stuck() -> None:
-        release.wait(60)
+        release.wait()
 
     try:
         outcome = await outcome_of(stuck)
@@ -546,7 +546,7 @@ async def test_a_tool_that_swallows_cancellation_is_abandoned_with_a_warning(
     assert "'stubborn'" in caplog.text and "abandoned" in caplog.text
     release.set()
     others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-    await asyncio.wait_for(asyncio.gather(*others, return_exceptions=True), 60)
+    await asyncio.gather(*others, return_exceptions=True)
 
 
 async def test_the_toolboxs_time_limit_holds_where_a_tool_sets_none() -> None:
@@ -598,7 +598,7 @@ async def test_a_second_cancellation_does_not_cut_the_cleanup_short() -> None:
                     continue
             cleaned.set()
 
-    task = asyncio.ensure_future(outcome_of(slow, grace=60.0))
+    task = asyncio.ensure_future(outcome_of(slow, grace=math.inf))
     await started.wait()
     task.cancel()
     await cleaning.wait()
@@ -637,7 +637,7 @@ async def test_a_waiting_call_that_is_cancelled_never_runs() -> None:
     def work(n: int) -> None:
         ran.append(n)
         loop.call_soon_threadsafe(started.set)
-        release.wait(60)
+        release.wait()
 
     box = Toolbox([work], max_threads=1)
 
@@ -689,9 +689,7 @@ asyncio.run(main())
 """
     import subprocess
 
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "timeout\n"
 
 
