@@ -160,7 +160,7 @@ def test_every_instruction_set_computes_the_same(rng: np.random.Generator, name:
         wanted = truth.logits(truth.open_kv(40), ids)
         kv = backend.open_kv(40)
         found = np.concatenate([backend.logits(kv, ids[:20]), *(backend.logits(kv, [i]) for i in ids[20:])])
-        close = 1e-3 if dtype.startswith("int") else 3e-6  # a digit may be rounded the other way
+        close = 3e-3 if dtype.startswith("int") else 3e-6  # some digits are rounded the other way
         if dtype == "bfloat16" and name == "avx512_vnni":  # of a row as two BF16 parts 16 bits count
             close = 2e-5
         assert error(found, wanted) < (close if cache == "float32" else 3e-3)

@@ -129,8 +129,9 @@ def test_segments_equal_the_host_s_token_for_token(
 ) -> None:
     seed = int(rng.integers(2**32))
     ends: set[str] = set()
-    forced = 0
-    for number in range(70):
+    forced = number = 0
+    while number < 70 or forced < 30 or not ends >= {"length", "context", "stop"}:  # all are met
+        number += 1
         source = random.Random(f"{seed}/{number}")
         grammar = random_grammar(source, VOCABULARIES[spelling]) if source.random() < 0.8 else None
         ids = [source.randrange(SPEC.vocab_size) for _ in range(source.randrange(1, 12))]
@@ -157,7 +158,6 @@ def test_segments_equal_the_host_s_token_for_token(
             np.testing.assert_array_equal(plan.matcher.mask(), twin.mask())
         ends.add(str(native.reason))
         forced += sum(e.forced for e in got)
-    assert ends >= {"length", "context", "stop" if forced else "length"} and forced > 30, (seed, ends, forced)
 
 
 def test_a_segment_goes_on_where_the_last_one_stopped(

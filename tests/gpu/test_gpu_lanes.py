@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -67,10 +66,8 @@ class Model:
     def run(self, segment: Segment) -> list[Token]:
         out: list[Token] = []
         self.kernel.launch(segment, self.caches)
-        until = time.monotonic() + 20
-        while self.kernel.busy:
+        while self.kernel.busy:  # its own deadline ends one that waits in vain
             out += self.kernel.drain()
-            assert time.monotonic() < until, "the kernel does not end"
         return out
 
 

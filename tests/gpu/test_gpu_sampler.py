@@ -86,5 +86,5 @@ def test_draws_follow_the_distribution(
     freedom = int(there.sum()) - 1
     deviate = ((chi / freedom) ** (1 / 3) - 1 + 2 / (9 * freedom)) / math.sqrt(2 / (9 * freedom))
     figures(f"{sampling}: chi-square {chi:.1f} of {freedom} degrees, {deviate:+.2f} standard deviations")
-    assert deviate < 4.5  # Wilson-Hilferty: a fair sampler is beyond once in 300,000 runs
+    assert deviate < 6  # Wilson-Hilferty: a fair sampler is beyond once in a thousand million runs
     assert not torch.isnan(kv[:, :, :, 0]).any()

@@ -238,9 +238,11 @@ def test_segments_of_the_kernel_are_those_of_the_host(source: Any, rng: np.rando
     toy = ToyBackend(spec_of(vocabulary), seed=rand.randrange(1000))
     backend, kernel = backend_of(toy)
     forced, asked, idle = 0, [0, 0], rand.choice([0, 2])
-    for turn in range(6):
+    turn = 0
+    while turn < 6 or not forced:
+        turn += 1
         try:
-            if turn % 4 == 0:
+            if turn % 4 == 1:
                 tools = {"add": {"type": "object", "properties": {"a": random_schema(rand, 1)}}, "ping": {}}
                 grammar = compile_turn(tools, vocabulary, tool_choice="required", bounds=Bounds(string=9))
             else:
@@ -266,7 +268,7 @@ def test_segments_of_the_kernel_are_those_of_the_host(source: Any, rng: np.rando
             assert [int(i) for i in kv.store[0, 0, 0, : kv.length, 0]] == want_kv.ids
             asked[again] += kernel.asked
         forced += sum(e.forced for e in want[0])
-    assert forced and asked[0] >= asked[1]
+    assert asked[0] >= asked[1]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems are not asked")

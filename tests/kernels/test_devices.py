@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 import torch
 from device_machine import Machine
 
+from benchmarks import child
 from benchmarks import lanes as bench
 from benchmarks.child import run_bounded
 from benchmarks.shapes import SHAPES
@@ -216,17 +218,27 @@ def test_a_cache_on_several_devices_keeps_every_lanes_rows() -> None:
     assert (fork.store[:, :, :, 8] == 4).all() and (fork.store[:, :, :, :5] == 1).all()
 
 
-def test_a_bounded_command_ends_with_everything_it_started(tmp_path: Path) -> None:
+def test_a_bounded_command_ends_with_everything_it_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     told: list[str] = []
+    ahead = 0.0
+    monkeypatch.setattr(child, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + ahead))
+
+    def its_time_is_over(text: str) -> None:
+        nonlocal ahead
+        told.append(text)
+        ahead += 3600
+
     lost = tmp_path / "lost"  # a grandchild in a session of its own keeps the output open
-    script = f"setsid sleep 60 & echo $! > {lost}; echo found 1; sleep 60"
-    why = run_bounded(["sh", "-c", script], 0.5, told.append)
+    script = f"setsid sleep 9999 & echo $! > {lost}; echo found 1; sleep 9999"
+    why = run_bounded(["sh", "-c", script], 3600, its_time_is_over)
     assert why.startswith("stopped after") and "found 1" in why and told == ["found 1"]
     os.kill(int(lost.read_text()), 9)
-    assert "ended with [3]" in run_bounded(["sh", "-c", "echo bad; exit 3"], 20, told.append)
+    assert "ended with [3]" in run_bounded(["sh", "-c", "echo bad; exit 3"], 3600, told.append)
     show = "import os; print(os.environ['RANK'], os.environ['WORLD_SIZE'])"
     told.clear()
-    assert run_bounded([sys.executable, "-c", show], 20, told.append, ranks=2) == ""
+    assert run_bounded([sys.executable, "-c", show], 3600, told.append, ranks=2) == ""
     assert sorted(told) == ["0 2", "1 2"]
 
 

@@ -90,7 +90,7 @@ def test_changed_files_and_damaged_ones_are_spelled_anew(
     assert _spelled(path, disk).vocabulary == wanted
     assert len(spelled) == 3
     file = path if path.is_file() else path / "tokenizer.json"
-    os.utime(file, ns=(1, file.stat().st_mtime_ns + 1))
+    os.utime(file, ns=(1, file.stat().st_mtime_ns + 10**9))
     assert _spelled(path, disk).vocabulary == wanted
     assert len(spelled) == 4
     for off in (None, DiskCache(tmp_path / "kept", limit=0)):
