@@ -12,6 +12,7 @@
 
 #include "deal.h"
 #include "native.h"
+#include "packed.h"
 #include "team.h"
 #include "walker.h"
 
@@ -190,6 +191,53 @@ int dealt_out() {
   return failed;
 }
 
+// Any units of any run are the same blocks, each once, wherever its places begin and end; no place has more than the
+// one before, and a place goes on behind itself through the runs of several matrices.
+int in_pieces() {
+  int failed = 0;
+  for (uint32_t grain = 1; grain <= 3; grain++)
+    for (uint32_t out = 1; out <= 15 * kog::kBlock; out += 7) {
+      kog::Packed first, second;
+      std::vector<kog::Ends> ends(1, kog::Ends{});
+      for (kog::Packed* m : {&first, &second}) {
+        m->lanes = 1;
+        m->out = out;
+        m->in = 3;
+        m->type = KOG_F32;
+        m->grain = grain;
+        m->cut(1, false, ends);
+      }
+      const kog::Stream stream(ends[0]);
+      const kog::Run &one = first.runs[0][0], &two = second.runs[0][0];
+      for (uint32_t p = 0; p < kog::kPlaces; p++) failed |= two.at[p] != one.at[p] + first.bytes(one, p);
+      std::vector<const uint8_t*> where(first.blocks());
+      for (const kog::Place& place : first.piece(one, stream).places)
+        for (uint32_t b = 0; b < place.blocks; b++) where[place.block + b] = place.w + b * first.unit();
+      for (uint32_t from = 0; from < first.units(one); from++) {
+        std::vector<uint32_t> seen(first.blocks(), 0);
+        for (uint32_t to = from + 1; to <= first.units(one); to++) {
+          const kog::Piece piece = first.piece(one, stream, to - 1, to), all = first.piece(one, stream, from, to);
+          for (const kog::Place& place : piece.places)
+            for (uint32_t b = 0; b < place.blocks; b++) seen[place.block + b]++;
+          std::vector<uint32_t> together(first.blocks(), 0);
+          uint32_t before = 0xffffffff;
+          for (const kog::Place& place : all.places) {
+            failed |= place.blocks > before;
+            before = place.blocks;
+            for (uint32_t b = 0; b < place.blocks; b++) {
+              together[place.block + b]++;
+              failed |= where[place.block + b] != place.w + b * first.unit();
+            }
+          }
+          failed |= together != seen || all.whole != (from == 0 && to == first.units(one));
+        }
+        for (uint32_t count : seen) failed |= count > 1 || (from == 0 && count != 1);
+      }
+    }
+  if (failed) puts("a run's pieces are not its blocks");
+  return failed;
+}
+
 // `ab`, then one to three of `x` and `y` and a quote, then the end: walked along seven tokens in vectors of just the
 // size they need.
 int walk_grammar() {
@@ -248,7 +296,7 @@ int walk_grammar() {
 }  // namespace
 
 int main() {
-  int failed = held_up() | dealt_out();
+  int failed = held_up() | dealt_out() | in_pieces();
   for (uint32_t type = KOG_F32; type <= KOG_I4; type++)
     for (uint32_t threads = 1; threads <= 3; threads++)
       for (uint32_t lanes = 1; lanes <= 2; lanes++) failed |= run(type, threads == 2 ? KOG_F16 : KOG_F32, threads, lanes);

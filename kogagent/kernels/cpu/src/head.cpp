@@ -15,13 +15,14 @@ void Model::logits(const Job& job, uint32_t w) {
   float* x = own.head.data();
   norm_ends(job, first, rows, x);
   uint32_t last_lane = s.lanes;
-  share_out(head, uint32_t(2 * steps.size()), rows, true, w, [&](const Run& run, const uint8_t* weights) {
-    const uint32_t at = run.block * kBlock;
-    multiply({weights, head.type, s.dim, run.blocks, x + size_t(run.lane) * rows * s.dim, s.dim, rows,
-              job.logits + size_t(run.lane) * head.out + at, s.vocab, head.out - at, nullptr, run.lane == last_lane},
-             own);
-    last_lane = run.lane;
-    if (job.want == KOG_LAST) summarise(job, run);
+  share_out(head, uint32_t(2 * steps.size()), rows, true, w, [&](const Piece& piece) {
+    const uint32_t lane = piece.run->lane;
+    multiply({head.type, s.dim, x + size_t(lane) * rows * s.dim, s.dim, rows, job.logits + size_t(lane) * head.out,
+              s.vocab, head.out, nullptr, lane == last_lane, {}},
+             piece.places, own);
+    last_lane = lane;
+    for (const Place& place : piece.places)
+      if (job.want == KOG_LAST) summarise(job, lane, place);
   });
 }
 
@@ -54,13 +55,13 @@ void Model::norm_ends(const Job& job, uint32_t first, uint32_t rows, float* x) c
 }
 
 // Of each grain of these blocks, which begin with one.
-void Model::summarise(const Job& job, const Run& run) {
+void Model::summarise(const Job& job, uint32_t lane, const Place& place) {
   const uint32_t of_lane = (head.blocks() + head.grain - 1) / head.grain;
-  for (uint32_t b = run.block; b < run.block + run.blocks; b += head.grain) {
-    const uint32_t in_lane = b * kBlock, at = run.lane * head.out + in_lane;
+  for (uint32_t b = place.block; b < place.block + place.blocks; b += head.grain) {
+    const uint32_t in_lane = b * kBlock, at = lane * head.out + in_lane;
     const uint32_t n = std::min(head.grain * kBlock, head.out - in_lane);
     const float* x = job.logits + at;
-    Summary& own = summaries[size_t(run.lane) * of_lane + b / head.grain];
+    Summary& own = summaries[size_t(lane) * of_lane + b / head.grain];
     own = {k->largest(x, n), 0.0, -INFINITY, job.legal};
     own.total = k->exp_sum(x, n, own.top > -INFINITY ? own.top : 0.0f);
     if (at >= job.legal) continue;

@@ -16,6 +16,7 @@ constexpr uint32_t kFewRows = 8;     // up to here rows meet the weights as they
 constexpr uint32_t kPanel = 512;     // columns that are unpacked at a time for more rows than that
 constexpr uint32_t kPanelBlocks = 4; // and blocks
 constexpr uint32_t kWordPanel = 128; // columns that share scales where integer products are made of 16-bit words
+constexpr uint32_t kPlaces = 2;     // in which a thread reads its weights side by side
 constexpr uint32_t kQueries = 8;     // queries of one Attend at most
 
 // A packed block holds 16 rows of `in` columns:
@@ -55,10 +56,16 @@ inline size_t product_room(uint32_t type, uint32_t in, uint32_t rows) {
   return most > many ? most : many;
 }
 
-// y[r][b*16 + i] = sum_k w[b][k][i] * x[r][k]; only the first `valid` columns of y are written.
-struct Product {
+// Neighbouring packed blocks: the first one's number, how many.
+struct Place {
   const uint8_t* w;
-  uint32_t type, in, blocks;
+  uint32_t block, blocks;
+};
+
+// y[r][b*16 + i] = sum_k w[b][k][i] * x[r][k] for the blocks b of some places; only the first `valid` columns of y are
+// written.
+struct Product {
+  uint32_t type, in;
   const float* x;
   size_t ldx;
   uint32_t rows;
@@ -67,6 +74,7 @@ struct Product {
   uint32_t valid;
   void* room;  // product_room bytes, aligned to 64
   bool again;  // room holds what the product before has made of the same rows
+  Place places[kPlaces];  // no place has more blocks than the one before
 };
 
 // Queries that share keys and values. Query i sees positions first[i] .. last[i]-1; all positions below the

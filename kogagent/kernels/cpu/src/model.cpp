@@ -22,10 +22,19 @@ namespace {
 constexpr uint32_t kChunk = 256;        // rows of one pass of a long pre-fill: bounds the activations' memory
 constexpr uint32_t kNormedRows = 4;     // up to here each thread norms for itself what it reads
 constexpr uint32_t kPairsAtOnce = 8;    // pairs of gate and up blocks of many rows
-constexpr uint32_t kLinesAhead = 64;    // of the next phase's weights, asked for while a thread waits
+constexpr uint32_t kLinesAhead = 16;    // of the next phase's weights in each place, asked for while a thread waits
 constexpr uint32_t kHeadGrain = 8;      // blocks of logits that are summed up together
 
 uint32_t round_up(uint32_t n, uint32_t to) { return (n + to - 1) / to * to; }
+
+// x's pairs by their angles. cosines: each twice; sines: of the first of a pair with the sign it is added with.
+void turn_pairs(float* __restrict x, const float* __restrict cosines, const float* __restrict sines, uint32_t n) {
+  for (uint32_t d = 0; d < n; d += 2) {
+    const float a = x[d], b = x[d + 1];
+    x[d] = a * cosines[d] + b * sines[d];
+    x[d + 1] = b * cosines[d + 1] + a * sines[d + 1];
+  }
+}
 
 void grow(Floats& v, size_t n) {
   if (v.size() < n) v.resize(n);
@@ -52,7 +61,7 @@ Model::Model(const kog_shape& shape)
       scratch(s.threads),
       deal(s.threads),
       team(s.threads) {
-  std::vector<size_t> ends(s.threads, 0);
+  std::vector<Ends> ends(s.threads, Ends{});
   const auto shape_of = [&](Packed& m, uint32_t lanes, uint32_t out, uint32_t in, uint32_t type) {
     m.lanes = lanes;
     m.out = out;
@@ -83,12 +92,13 @@ Model::Model(const kog_shape& shape)
   head.grain = kHeadGrain;
   head.cut(s.threads, false, ends);
   summaries.resize(size_t(parts) * ((head.blocks() + kHeadGrain - 1) / kHeadGrain));
-  for (uint32_t t = 0; t < s.threads; t++) arenas.push_back(std::make_unique<Arena>(ends[t]));
+  for (uint32_t t = 0; t < s.threads; t++) weights.push_back(std::make_unique<Stream>(ends[t]));
   head_blocks.resize(size_t(parts) * head.blocks());
   for (uint32_t t = 0; t < s.threads; t++)
     for (const Run& run : head.runs[t])
-      for (uint32_t b = 0; b < run.blocks; b++)
-        head_blocks[size_t(run.lane) * head.blocks() + run.block + b] = arenas[t]->data() + run.at + b * head.unit();
+      for (const Place& place : head.piece(run, *weights[t]).places)
+        for (uint32_t b = 0; b < place.blocks; b++)
+          head_blocks[size_t(run.lane) * head.blocks() + place.block + b] = place.w + b * head.unit();
   for (uint32_t i = 0; i < 2 * s.layers; i++) {
     steps[i].slot = s.step_slot[i];
     steps[i].free_from = s.step_free[i];
@@ -107,14 +117,13 @@ float Model::pack(const Packed& m, uint32_t type, const void* first, const void*
       const size_t lane = size_t(run.lane) * m.out * row_bytes(type, m.in);
       const uint8_t* one = static_cast<const uint8_t*>(first) + lane;
       const uint8_t* two = static_cast<const uint8_t*>(second) + (m.pair ? lane : 0);
-      uint8_t* to = arenas[t]->data() + run.at;
-      for (uint32_t b = 0; b < run.blocks; b++) {
-        const uint32_t row = (run.block + b) * kBlock;
-        worst[t] = std::max(worst[t], pack_block(m, *k, type, one, row, to));
-        to += block_bytes(m.type, m.in);
-        if (!m.pair) continue;
-        worst[t] = std::max(worst[t], pack_block(m, *k, type, two, row, to));
-        to += block_bytes(m.type, m.in);
+      for (const Place& place : m.piece(run, *weights[t]).places) {
+        uint8_t* to = weights[t]->at(place.w);
+        for (uint32_t b = 0; b < place.blocks; b++, to += m.unit()) {
+          const uint32_t row = (place.block + b) * kBlock;
+          worst[t] = std::max(worst[t], pack_block(m, *k, type, one, row, to));
+          if (m.pair) worst[t] = std::max(worst[t], pack_block(m, *k, type, two, row, to + m.unit() / 2));
+        }
       }
     }
   };
@@ -124,7 +133,7 @@ float Model::pack(const Packed& m, uint32_t type, const void* first, const void*
 
 void Model::fill(const void* const* packed) {
   team.run([&](uint32_t w) {
-    team.each(w, [&](uint32_t t) { memcpy(arenas[t]->data(), packed[t], arenas[t]->used()); });
+    team.each(w, [&](uint32_t t) { memcpy(weights[t]->data(), packed[t], weights[t]->used()); });
   });
 }
 
@@ -159,16 +168,16 @@ void Model::make_room(uint32_t rows, const Job& job) {
     grow(own.gates, size_t(rows) * 2 * gates);
     grow(own.scores, size_t(kQueries) * stride);
     grow(own.head, size_t(head.lanes) * ends * s.dim + 2 * s.dim);
-    grow(own.turns, size_t(rows) * s.head_dim);
+    grow(own.turns, size_t(rows) * 2 * s.head_dim);
     if (own.room.size() < room) own.room.resize(room);
   }
 }
 
 void Model::barrier(uint32_t w) {
-  const uint8_t* next = scratch[team.first(w)].next;
-  team.barrier(w, [next] {
-    if (next == nullptr) return;
-    for (uint32_t i = 0; i < kLinesAhead; i++) __builtin_prefetch(next + 64 * i);
+  const Scratch& own = scratch[team.first(w)];
+  team.barrier(w, [&own] {
+    for (uint32_t i = 0; i < kLinesAhead; i++)
+      for (const uint8_t* next : own.next) __builtin_prefetch(next + 64 * i);
   });
 }
 
@@ -177,7 +186,7 @@ void Model::pass(const Job& job, uint32_t w) {
   const uint32_t base = team.progress(team.first(w));
   const auto each = [&](const auto& part) { team.each(w, part); };
   each([&](uint32_t t) {
-    scratch[t].next = arenas[t]->data();
+    for (uint32_t p = 0; p < kPlaces; p++) scratch[t].next[p] = weights[t]->place(p);
     embed(job, t);
   });
   meet(w);
@@ -216,11 +225,13 @@ void Model::pass(const Job& job, uint32_t w) {
 
 void Model::embed(const Job& job, uint32_t t) {
   for (uint32_t m = 0; m < job.rows; m++) {  // each thread its own: cheaper than to share them
-    float* turn = &scratch[t].turns[size_t(m) * s.head_dim];
+    float* cosines = &scratch[t].turns[size_t(m) * 2 * s.head_dim];
+    float* sines = cosines + s.head_dim;
     for (uint32_t i = 0; i < s.head_dim / 2; i++) {
       const double angle = double(job.position + m) * frequencies[i];
-      turn[2 * i] = float(cos(angle));
-      turn[2 * i + 1] = float(sin(angle));
+      cosines[2 * i] = cosines[2 * i + 1] = float(cos(angle));
+      sines[2 * i + 1] = float(sin(angle));
+      sines[2 * i] = -sines[2 * i + 1];
     }
   }
   const uint32_t first = by_lane ? share(s.lanes, t) : 0, last = by_lane ? share(s.lanes, t + 1) : s.lanes;
@@ -241,7 +252,8 @@ void Model::embed(const Job& job, uint32_t t) {
   }
 }
 
-void Model::multiply(Product p, Scratch& own) {
+void Model::multiply(Product p, const Place* places, Scratch& own) {
+  std::copy_n(places, kPlaces, p.places);
   void* room = own.room.data();
   size_t space = own.room.size();
   p.room = std::align(64, space - 64, room, space);
@@ -262,7 +274,8 @@ void Model::project(const Job& job, uint32_t w, const Floats& weight, uint32_t s
   Scratch& own = scratch[team.first(w)];
   uint32_t normed_lane = s.lanes;  // of a few rows those of one lane at a time
   if (attends && owns_heads && job.rows <= kFewRows) ask_for_ends(job, w, step / 2);
-  share_out(m, 2 * step, job.rows, !by_lane, w, [&](const Run& run, const uint8_t* weights) {
+  share_out(m, 2 * step, job.rows, !by_lane, w, [&](const Piece& piece) {
+    const Run& run = *piece.run;
     const float* x = &normed[row(run.lane, 0, job, s.dim)];
     const bool again = run.lane == normed_lane;
     if (job.rows <= kNormedRows) {
@@ -271,31 +284,38 @@ void Model::project(const Job& job, uint32_t w, const Floats& weight, uint32_t s
       x = own.normed.data();
     }
     normed_lane = run.lane;
-    if (!attends) return gate_up(job, own, m, run, weights, x, again);
-    const uint32_t first = run.block * kBlock;
-    multiply({weights, m.type, s.dim, run.blocks, x, s.dim, job.rows, &qkv[row(run.lane, 0, job, qkv_width) + first],
-              qkv_width, qkv_width - first, nullptr, again},
-             own);
-    if (owns_heads) append_heads(job, own, step / 2, run);
+    if (!attends) return gate_up(job, own, m, piece, x, again);
+    multiply({m.type, s.dim, x, s.dim, job.rows, &qkv[row(run.lane, 0, job, qkv_width)], qkv_width, qkv_width, nullptr,
+              again, {}},
+             piece.places, own);
+    if (owns_heads && piece.whole) append_heads(job, own, step / 2, run);  // those of heads are never divided
   });
 }
 
-void Model::gate_up(const Job& job, Scratch& own, const Packed& m, const Run& run, const uint8_t* weights,
-                    const float* x, bool again) {
-  float* gates = own.gates.data();
-  const uint32_t step = job.rows > kFewRows ? kPairsAtOnce : run.blocks;
-  for (uint32_t from = 0; from < run.blocks; from += step) {
-    const uint32_t pairs = std::min(step, run.blocks - from), width = pairs * 2 * kBlock;
-    multiply({weights + from * m.unit(), m.type, s.dim, 2 * pairs, x, s.dim, job.rows, gates, width, width, nullptr,
-              again},
-             own);
-    for (uint32_t r = 0; r < job.rows; r++)
-      for (uint32_t b = 0; b < pairs; b++) {
-        const uint32_t at = (run.block + from + b) * kBlock;
-        k->gate(gates + size_t(r) * width + b * 2 * kBlock, std::min(kBlock, ffn - at),
-                &hidden[row(run.lane, r, job, ffn) + at]);
-      }
-  }
+void Model::gate_up(const Job& job, Scratch& own, const Packed& m, const Piece& piece, const float* x, bool again) {
+  const auto some = [&](const Place* pairs, uint32_t n) {
+    Place places[kPlaces] = {};
+    uint32_t blocks = 0;
+    for (uint32_t p = 0; p < n; blocks += places[p++].blocks) places[p] = {pairs[p].w, blocks, 2 * pairs[p].blocks};
+    const uint32_t width = blocks * kBlock;
+    float* gates = own.gates.data();
+    multiply({m.type, s.dim, x, s.dim, job.rows, gates, width, width, nullptr, again, {}}, places, own);
+    for (uint32_t r = 0; r < job.rows; r++) {
+      float* out = &hidden[row(piece.run->lane, r, job, ffn)];
+      const float* both = gates + size_t(r) * width;
+      for (uint32_t p = 0; p < n; p++)
+        for (uint32_t b = 0; b < pairs[p].blocks; b++, both += 2 * kBlock) {
+          const uint32_t at = (pairs[p].block + b) * kBlock;
+          k->gate(both, std::min(kBlock, ffn - at), out + at);
+        }
+    }
+  };
+  if (job.rows <= kFewRows) return some(piece.places, kPlaces);
+  for (const Place& place : piece.places)
+    for (uint32_t from = 0; from < place.blocks; from += kPairsAtOnce) {
+      const Place pairs{place.w + from * m.unit(), place.block + from, std::min(kPairsAtOnce, place.blocks - from)};
+      some(&pairs, 1);
+    }
 }
 
 // Bias, head norm and RoPE of one head's row, in place.
@@ -308,12 +328,7 @@ void Model::turn(const Scratch& own, const Layer& layer, float* x, uint32_t lane
   if (head >= lane_heads + lane_kv) return;
   const Floats& scale = head < lane_heads ? layer.q_norm : layer.k_norm;
   if (!scale.empty()) k->norm(x, scale.data(), s.norm_eps, h, x);
-  const float* turn = &own.turns[size_t(m) * h];
-  for (uint32_t d = 0; d < h; d += 2) {
-    const float a = x[d], b = x[d + 1];
-    x[d] = a * turn[d] - b * turn[d + 1];
-    x[d + 1] = a * turn[d + 1] + b * turn[d];
-  }
+  turn_pairs(x, &own.turns[size_t(m) * 2 * h], &own.turns[size_t(m) * 2 * h + h], h);
 }
 
 // One row's k or v head into the cache; `which` of the lane's k heads, then its v heads.
@@ -345,18 +360,20 @@ void Model::append(const Job& job, uint32_t t, uint32_t n) {
     append_head(job, scratch[t], n, u / job.rows / heads, u / job.rows % heads, u % job.rows);
 }
 
-// Of the keys that w will append the cache's lines: one for each number of a head, far apart.
+// Of the keys and values that w will append the cache's lines: a key's are one for each number or two, far apart.
 void Model::ask_for_ends(const Job& job, uint32_t w, uint32_t n) const {
   const uint32_t h = s.head_dim;
   const size_t tiles = (job.capacity + kBlock - 1) / kBlock, line = kBlock * cache_size;
   team.each(w, [&](uint32_t t) {
     for (const Run& run : layers[n].matrices[KOG_QKV].runs[t])
-      for (uint32_t which = 0; which < lane_kv; which++) {
+      for (uint32_t which = 0; which < 2 * lane_kv; which++) {
         const uint32_t from = (lane_heads + which) * h;
         if (from < run.block * kBlock || from >= (run.block + run.blocks) * kBlock) continue;
-        const size_t store = size_t(n) * s.kv_heads + run.lane * lane_kv + which;
-        const uint8_t* tile = job.keys + (store * tiles + job.position / kBlock) * h * line;
-        for (size_t at = 0; at < h * line; at += 64) __builtin_prefetch(tile + at, 1);
+        const size_t store = size_t(n) * s.kv_heads + run.lane * lane_kv + which % lane_kv, row = value_width * cache_size;
+        const bool is_key = which < lane_kv;
+        const uint8_t* to = is_key ? job.keys + (store * tiles + job.position / kBlock) * h * line
+                                   : job.values + (store * job.capacity + job.position) * row;
+        for (size_t at = 0; at < (is_key ? h * line : row); at += 64) __builtin_prefetch(to + at, 1);
       }
   });
 }
@@ -367,7 +384,14 @@ void Model::write(uint8_t* cache, size_t at, size_t stride, const float* x) cons
     for (uint32_t d = 0; d < s.head_dim; d++) to[d * stride] = x[d];
   } else {
     uint16_t* to = reinterpret_cast<uint16_t*>(cache) + at;
-    for (uint32_t d = 0; d < s.head_dim; d++) to[d * stride] = to_f16(x[d]);
+    if (stride == 1) return k->to_halves(x, s.head_dim, to);
+    constexpr uint32_t some = 4 * kBlock;
+    uint16_t halves[some];
+    for (uint32_t from = 0; from < s.head_dim; from += some) {
+      const uint32_t n = std::min(some, s.head_dim - from);
+      k->to_halves(x + from, n, halves);
+      for (uint32_t d = 0; d < n; d++) to[(from + d) * stride] = halves[d];
+    }
   }
 }
 
@@ -411,13 +435,15 @@ void Model::give(const Job& job, uint32_t w, uint32_t step) {
   const Floats& input = attends ? mixed : hidden;
   float* out = &outputs[steps[step].slot * size_t(s.lanes) * job.rows * s.dim];
   uint32_t last_lane = s.lanes;
-  share_out(m, 2 * step + 1, job.rows, s.lanes == 1, w, [&](const Run& run, const uint8_t* weights) {
-    const uint32_t first = run.block * kBlock;
-    multiply({weights, m.type, m.in, run.blocks, &input[row(run.lane, 0, job, m.in)], m.in, job.rows,
-              out + row(run.lane, 0, job, s.dim) + first, s.dim, s.dim - first, nullptr, run.lane == last_lane},
-             scratch[team.first(w)]);
-    last_lane = run.lane;
-    if (s.lanes == 1) land(job, 0, 1, first, std::min(s.dim, first + run.blocks * kBlock), step);
+  share_out(m, 2 * step + 1, job.rows, s.lanes == 1, w, [&](const Piece& piece) {
+    const uint32_t lane = piece.run->lane;
+    multiply({m.type, m.in, &input[row(lane, 0, job, m.in)], m.in, job.rows, out + row(lane, 0, job, s.dim), s.dim,
+              s.dim, nullptr, lane == last_lane, {}},
+             piece.places, scratch[team.first(w)]);
+    last_lane = lane;
+    for (const Place& place : piece.places)
+      if (s.lanes == 1 && place.blocks > 0)
+        land(job, 0, 1, place.block * kBlock, std::min(s.dim, (place.block + place.blocks) * kBlock), step);
   });
 }
 

@@ -17,7 +17,7 @@ namespace kog {
 
 using Floats = std::vector<float>;
 
-constexpr size_t kTogether = 80 << 10;  // about so many bytes of weights the last units to be dealt out are: 8 us
+constexpr size_t kTogether = 80 << 10;  // about so many bytes of weights another thread takes at a time: 2 to 8 us
 
 struct Landed {  // one landing of a step: the output of module `source` lies in `slot`
   uint32_t source, slot;
@@ -56,7 +56,7 @@ struct Summary {
 struct Scratch {  // of one thread
   Floats normed, gates, scores, head, turns;
   std::vector<uint8_t> room;
-  const uint8_t* next = nullptr;  // where its stream of weights goes on
+  const uint8_t* next[kPlaces] = {};  // where its stream of weights goes on
 };
 
 class Model {
@@ -66,7 +66,7 @@ class Model {
   float pack(const Packed& m, uint32_t type, const void* first, const void* second);
   // All matrices as a model of the same shape has packed them: a stream each thread, copied by whom it belongs to.
   void fill(const void* const* packed);
-  const Arena& stream(uint32_t t) const { return *arenas[t]; }
+  const Stream& stream(uint32_t t) const { return *weights[t]; }
   // Runs all rows; afterwards `summary` holds for a job of KOG_LAST.
   void run(const Job& whole);
   Summary summary(const Job& job) const;
@@ -86,8 +86,7 @@ class Model {
   void embed(const Job& job, uint32_t t);
   void norm_rows(const Job& job, uint32_t t, const Floats& weight);
   void project(const Job& job, uint32_t w, const Floats& weight, uint32_t step);
-  void gate_up(const Job& job, Scratch& own, const Packed& m, const Run& run, const uint8_t* weights, const float* x,
-               bool again);
+  void gate_up(const Job& job, Scratch& own, const Packed& m, const Piece& piece, const float* x, bool again);
   void append(const Job& job, uint32_t t, uint32_t n);
   void append_heads(const Job& job, Scratch& own, uint32_t n, const Run& run);
   void append_head(const Job& job, Scratch& own, uint32_t n, uint32_t lane, uint32_t which, uint32_t m);
@@ -98,11 +97,11 @@ class Model {
   void land(const Job& job, uint32_t first, uint32_t last, uint32_t from, uint32_t to, uint32_t step);
   void logits(const Job& job, uint32_t w);
   void norm_ends(const Job& job, uint32_t first, uint32_t rows, float* to) const;
-  void summarise(const Job& job, const Run& run);
+  void summarise(const Job& job, uint32_t lane, const Place& place);
   void turn(const Scratch& own, const Layer& layer, float* x, uint32_t lane, uint32_t head, uint32_t m) const;
   void write(uint8_t* cache, size_t at, size_t stride, const float* x) const;
-  void multiply(Product p, Scratch& own);
-  // Calls work(run, weights) for w's own parts of a matrix; of a few rows, where `dealt`, until all of it was among what
+  void multiply(Product p, const Place* places, Scratch& own);
+  // Calls work(piece) for w's own parts of a matrix; of a few rows, where `dealt`, until all of it was among what
   // any thread called it for. of_pass: the phase, from the pass's first on.
   template <class F>
   void share_out(const Packed& m, uint32_t of_pass, uint32_t rows, bool dealt, uint32_t w, const F& work);
@@ -130,7 +129,7 @@ class Model {
   const std::vector<double> frequencies;
   std::vector<Step> steps;
   std::vector<const uint8_t*> head_blocks;  // [parts * blocks]
-  std::vector<std::unique_ptr<Arena>> arenas;
+  std::vector<std::unique_ptr<Stream>> weights;  // of each thread
   Floats streams, outputs, normed, qkv, mixed, hidden;
   size_t stride = 0;
   std::vector<Scratch> scratch;
@@ -147,18 +146,15 @@ void Model::share_out(const Packed& m, uint32_t of_pass, uint32_t rows, bool dea
     for (const Run& run : m.runs[t]) {
       const uint32_t units = m.units(run), end = part.first + part.count;
       const uint32_t from = std::max(part.first, at), to = std::min(end, at + units);
-      if (from < to) {
-        const uint32_t first = (from - at) * m.grain, last = std::min((to - at) * m.grain, run.blocks);
-        const Run piece{run.lane, run.block + first, last - first, run.at + first * m.unit()};
-        work(piece, arenas[t]->data() + piece.at);
-      }
+      if (from < to) work(m.piece(run, *weights[t], from - at, to - at));
       at += units;
     }
   };
   const uint32_t first = team.first(w), end = team.first(w + 1);
   if (!m.runs[first].empty()) {
     const Run& last = m.runs[first].back();
-    scratch[first].next = arenas[first]->data() + last.at + last.blocks * m.unit();
+    for (uint32_t p = 0; p < kPlaces; p++)
+      scratch[first].next[p] = weights[first]->place(p) + last.at[p] + m.bytes(last, p);
   }
   if (!dealt || rows > kFewRows || end - first == s.threads)
     return team.each(w, [&](uint32_t t) { some(t, {0, m.units(t)}); });
@@ -169,7 +165,7 @@ void Model::share_out(const Packed& m, uint32_t of_pass, uint32_t rows, bool dea
     const uint32_t t = (first + i) % s.threads, units = m.units(t);
     const auto take = [&] {
       return t < first || t >= end ? deal.take_other(t, number, units, least, m.kept[t])
-                                   : deal.take_own(t, number, units, least, m.kept[t]);
+                                   : deal.take_own(t, number, units, kPlaces, m.kept[t]);
     };
     for (Deal::Some next = take(); next.count > 0; next = take()) some(t, next);
   }

@@ -11,9 +11,11 @@
 #endif
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <memory>
 #include <new>
+#include <numeric>
 #include <vector>
 
 #include "blocks.h"
@@ -23,7 +25,7 @@
 
 namespace kog {
 
-// Memory for one thread's stream, on huge pages where the system has them; touched first by whoever packs.
+// Memory of one thread, on huge pages where the system has them; touched first by whoever packs.
 class Arena {
  public:
   explicit Arena(size_t bytes) : used_(bytes), bytes_((bytes + kPage - 1) / kPage * kPage) {
@@ -45,10 +47,37 @@ class Arena {
   uint8_t* data_;
 };
 
-// Neighbouring blocks of one lane that one thread reads.
+using Ends = std::array<size_t, kPlaces>;  // bytes in each place
+
+// What one thread reads: in each of some places from its beginning to its end, through all matrices. The processor's
+// own prefetching follows a few places at once better than one, and never sees the end of one.
+class Stream {
+ public:
+  explicit Stream(const Ends& ends) : arena_(std::accumulate(ends.begin(), ends.end(), size_t(0))) {
+    uint8_t* at = arena_.data();
+    for (uint32_t p = 0; p < kPlaces; at += ends[p++]) places_[p] = at;
+  }
+  uint8_t* place(uint32_t p) const { return places_[p]; }
+  uint8_t* at(const uint8_t* w) const { return data() + (w - data()); }  // the same, to be written
+  uint8_t* data() const { return arena_.data(); }
+  size_t used() const { return arena_.used(); }
+
+ private:
+  const Arena arena_;
+  uint8_t* places_[kPlaces];
+};
+
+// Neighbouring blocks of one lane that one thread reads, dealt out evenly to its places.
 struct Run {
   uint32_t lane, block, blocks;
-  size_t at;  // in the thread's arena
+  Ends at;  // where they begin in each place
+};
+
+// Some of them.
+struct Piece {
+  const Run* run;
+  bool whole;
+  Place places[kPlaces];
 };
 
 // L matrices [out, in]; with `pair`, two of the same shape whose blocks alternate.
@@ -62,8 +91,36 @@ struct Packed {
   uint32_t blocks() const { return (out + kBlock - 1) / kBlock; }
   size_t unit() const { return block_bytes(type, in) * (pair ? 2 : 1); }
 
-  // A run is so many units: grains, the last of a lane may be smaller.
+  // A run is so many units: grains, the last of a lane may be smaller. They are counted across the places: the first
+  // of each, then the second of each; neighbouring ones lie behind each other in a place.
   uint32_t units(const Run& run) const { return (run.blocks + grain - 1) / grain; }
+  uint32_t first_unit(const Run& run, uint32_t p) const {  // in the order of rows; p may be kPlaces
+    return units(run) / kPlaces * p + std::min(units(run) % kPlaces, p);
+  }
+  // Blocks of place p from its unit `from` on, before `to`.
+  Place place(const Run& run, const Stream& stream, uint32_t p, uint32_t from, uint32_t to) const {
+    const uint32_t start = first_unit(run, p), first = (start + from) * grain;
+    const uint32_t last = std::min((start + to) * grain, run.blocks);
+    return {stream.place(p) + run.at[p] + size_t(from) * grain * unit(), run.block + first, last - first};
+  }
+  // The units from .. to of a run.
+  Piece piece(const Run& run, const Stream& stream, uint32_t from, uint32_t to) const {
+    Piece out{&run, from == 0 && to == units(run), {}};
+    for (uint32_t p = 0, n = 0; p < kPlaces; p++) {
+      const uint32_t first = (from + kPlaces - 1 - p) / kPlaces, last = (to + kPlaces - 1 - p) / kPlaces;
+      if (first == last) continue;
+      const Place place = this->place(run, stream, p, first, last);
+      uint32_t i = n++;
+      for (; i > 0 && out.places[i - 1].blocks < place.blocks; i--) out.places[i] = out.places[i - 1];
+      out.places[i] = place;
+    }
+    return out;
+  }
+  Piece piece(const Run& run, const Stream& stream) const { return piece(run, stream, 0, units(run)); }
+  size_t bytes(const Run& run, uint32_t p) const {  // of place p
+    const uint32_t from = std::min(first_unit(run, p) * grain, run.blocks);
+    return size_t(std::min(first_unit(run, p + 1) * grain, run.blocks) - from) * unit();
+  }
   uint32_t units(uint32_t t) const {
     uint32_t n = 0;
     for (const Run& run : runs[t]) n += units(run);
@@ -71,8 +128,8 @@ struct Packed {
   }
 
   // Cut into threads. same_rows: every lane the same way, so that a thread has the same rows of all lanes;
-  // otherwise evenly over all lanes' blocks. `ends`: bytes of each thread's arena so far.
-  void cut(uint32_t threads, bool same_rows, std::vector<size_t>& ends) {
+  // otherwise evenly over all lanes' blocks. `ends`: of each thread's stream so far.
+  void cut(uint32_t threads, bool same_rows, std::vector<Ends>& ends) {
     start(threads);
     const uint32_t n = (blocks() + grain - 1) / grain;
     for (uint32_t t = 0; t < threads; t++) {
@@ -89,7 +146,7 @@ struct Packed {
 
   // Cut so that the last rows of each lane, `heads` times `wide` blocks, go whole heads to a thread and first, kept
   // by it; of all other blocks each thread has as many as make all even.
-  void cut_heads(uint32_t threads, uint32_t heads, uint32_t wide, std::vector<size_t>& ends) {
+  void cut_heads(uint32_t threads, uint32_t heads, uint32_t wide, std::vector<Ends>& ends) {
     start(threads);
     const uint32_t others = blocks() - heads * wide;  // of a lane
     uint32_t head = 0, other = 0;
@@ -117,9 +174,10 @@ struct Packed {
     runs.assign(threads, {});
     kept.assign(threads, 0);
   }
-  void add(uint32_t t, uint32_t lane, uint32_t block, uint32_t n, std::vector<size_t>& ends) {
-    runs[t].push_back({lane, block, n, ends[t]});
-    ends[t] += n * unit();
+  void add(uint32_t t, uint32_t lane, uint32_t block, uint32_t n, std::vector<Ends>& ends) {
+    const Run run{lane, block, n, ends[t]};
+    runs[t].push_back(run);
+    for (uint32_t p = 0; p < kPlaces; p++) ends[t][p] += bytes(run, p);
   }
 };
 
