@@ -44,7 +44,9 @@ def _all(
 
 @app.command()
 def demo(
-    ask: Annotated[str, typer.Option(help="Any question about the museum's files and database.")] = "",
+    ask: Annotated[
+        str | None, typer.Option(help="Any question about the museum's files and database.")
+    ] = None,
     model: Annotated[str, typer.Option(help="A known name, a checkpoint directory or a .gguf file.")] = "",
     device: Device = "auto",
     dtype: Dtype = "auto",

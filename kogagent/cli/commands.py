@@ -22,14 +22,16 @@ DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 _LINE_BYTES = 1 << 20
 
 
-def demo(ask: str, model: str, *, device: str, dtype: str, json: bool, quiet: bool = False) -> int:
-    """Answer one question about the museum. quiet: for what it leaves on disk alone."""
+def demo(ask: str | None, model: str, *, device: str, dtype: str, json: bool, quiet: bool = False) -> int:
+    """Answer one question about the museum, None the demo's own. quiet: for what it leaves on disk alone."""
     from kogagent.demo import DEFAULT_QUESTION, demo_model, museum_agent, worked_examples
 
-    question = ask.strip() or DEFAULT_QUESTION
+    question = DEFAULT_QUESTION if ask is None else ask.strip()
     name = model or _demo_default()
 
     async def work(view: View) -> int:
+        if not question:
+            raise InputError("the question is empty. Ask something, or leave --ask out for the demo's own.")
         with loading.load_engine(name, device, dtype, keep_prompts=True) as engine:
             view.question(question, _described(name, engine))
             agent = museum_agent(demo_model(engine))

@@ -325,6 +325,15 @@ def test_the_demo_runs_on_the_packages_own_model_where_the_other_is_not_installe
     assert _run("demo").stderr == "" and asked[1] == "smollm2-135m"
 
 
+@pytest.mark.parametrize("question", ["", " "])
+def test_the_demo_refuses_an_empty_question_before_any_model_is_loaded(
+    question: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loading, "load_engine", lambda *_, **__: pytest.fail("a model was loaded"))
+    result = _run("demo", "--ask", question)
+    assert result.exit_code == 2 and "the question is empty" in result.stderr
+
+
 def test_the_demo_can_be_prepared_without_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
     _load(monkeypatch, *_TURNS)
     result = _run("demo", "--prepare")
