@@ -40,7 +40,7 @@ from benchmarks.common import (
 from benchmarks.llama_peer import LlamaPeer, find_python, gguf_as
 from kogagent.engine.backend import Backend, DecodePlan
 from kogagent.engine.backends import open_backend, resolve, unavailable
-from kogagent.engine.backends.native_weights import exact_type
+from kogagent.engine.backends.native_weights import exact_types
 from kogagent.engine.sampling import SamplingParams
 from kogagent.engine.weights import Checkpoint, load_checkpoint
 from kogagent.errors import InputError, MissingExtraError
@@ -182,7 +182,7 @@ def cpu(case: Case, rng: np.random.Generator) -> list[Record]:
     spec, ours = case.checkpoint.spec, resolve("cpu")
     has_twin = spec.lanes == 1 and spec.residual == "standard" and not any(spec.windows)
     kinds = [*_SIZES] if ours == "native" else ["fp16"]
-    if ours == "native" and exact_type(spec, case.checkpoint.weights) != "int4":
+    if ours == "native" and exact_types(spec, case.checkpoint.weights).layers != "int4":
         kinds.remove("int4")  # 4 bits are for files that have no more
     decode: dict[str, Callable[[], float]] = {}
     prefill: dict[str, Callable[[], float]] = {}

@@ -238,31 +238,49 @@ TIED = replace(SPEC, tied_head=True)
 def write_blocks(
     path: Path, rng: np.random.Generator, layers: str, head: str, one: str = "", which: str = "layers.0.w2"
 ) -> None:
-    """A model of TIED whose matrices are of one kind, `head` the table's and `one` that of `which`."""
-    tensors: dict[str, Any] = dict(stored(TIED, random_tensors(TIED, int(rng.integers(2**31)))))
-    raw = {}
+    """A model whose layers' matrices are of one kind, but `one` is that of `which`. head: the table's, or
+    table's and head's with a slash between."""
+    table, _, own = head.partition("/")
+    spec = SPEC if own else TIED
+    tensors: dict[str, Any] = dict(stored(spec, random_tensors(spec, int(rng.integers(2**31)))))
+    special, raw = {"embed": table, "head": own, which: one}, {}
     for name, array in tensors.items():
         if array.ndim == 2:
-            kind = head if name == "embed" else one if one and name == which else layers
-            raw[name] = gguf.GGMLQuantizationType[kind]
+            raw[name] = gguf.GGMLQuantizationType[special.get(name) or layers]
             tensors[name] = gguf.quantize(array, raw[name])
-    write(path, TIED, tensors, raw=raw)
+    write(path, spec, tensors, raw=raw)
 
 
 @needs_native
 @pytest.mark.parametrize("program", library.PROGRAMS)
-@pytest.mark.parametrize(("layers", "dtype"), [("Q4_0", "int4"), ("Q4_1", "int4"), ("Q8_0", "int8")])
+@pytest.mark.parametrize(
+    ("layers", "head", "types"),
+    [
+        ("Q4_0", "Q8_0", "int4 int8"),
+        ("Q4_1", "Q8_0", "int4 int8"),
+        ("Q8_0", "Q8_0", "int8 int8"),
+        ("Q4_0", "Q4_1", "int4 int4"),
+        ("Q8_0", "Q4_0", "int8 int4"),
+        ("Q4_0", "F16", "int4 float16"),
+        ("Q8_0", "Q5_1", "int8 float16"),
+        ("Q4_1", "Q4_1/Q5_0", "int4 float16"),
+        ("Q4_0", "F16/Q8_0", "int4 int8"),
+        ("Q8_0", "BF16/F16", "int8 float16"),
+        ("F16", "Q8_0/Q4_0", "float16 float16"),
+    ],
+)
 def test_the_cpu_program_takes_a_files_blocks_as_they_are(
-    tmp_path: Path, rng: np.random.Generator, layers: str, dtype: str, program: str
+    tmp_path: Path, rng: np.random.Generator, layers: str, head: str, types: str, program: str
 ) -> None:
-    write_blocks(tmp_path / "m.gguf", rng, layers, "Q8_0")
+    write_blocks(tmp_path / "m.gguf", rng, layers, head)
     read = load_checkpoint(tmp_path / "m.gguf")
     try:
         backend = NativeBackend(read.spec, read.weights, program=program, threads=int(rng.integers(1, 4)))
     except InputError:
         assert program != "portable"  # which every processor runs
         return
-    assert f" {dtype} " in backend.kept_as and backend.quantisation_error == 0
+    assert f" {types} " in backend.kept_as and backend.quantisation_error == 0
+    assert backend.dtype == types.split()[0]
     ids = [int(i) for i in rng.integers(0, TIED.vocab_size, 40)]
     wanted = ReferenceBackend(read.spec, read.tensors).forward(ids).double().log_softmax(-1)
     kv = backend.open_kv(64)
@@ -293,7 +311,7 @@ def test_both_kinds_of_4_bits_may_meet_in_a_matrix(
 @needs_native
 @pytest.mark.parametrize(
     ("layers", "head", "one"),
-    [("Q4_1", "Q8_0", "Q8_0"), ("Q4_0", "F16", ""), ("Q8_0", "Q8_0", "Q5_1"), ("Q8_0", "Q4_0", "")],
+    [("Q4_1", "Q8_0", "Q8_0"), ("Q4_0", "Q8_0", "F16"), ("Q8_0", "Q8_0", "Q5_1"), ("Q5_0", "Q4_0", "")],
 )
 def test_where_some_matrix_would_lose_by_it_the_weights_are_fp16(
     tmp_path: Path, rng: np.random.Generator, layers: str, head: str, one: str
@@ -301,7 +319,7 @@ def test_where_some_matrix_would_lose_by_it_the_weights_are_fp16(
     write_blocks(tmp_path / "m.gguf", rng, layers, head, one)
     read = load_checkpoint(tmp_path / "m.gguf")
     backend = NativeBackend(read.spec, read.weights)
-    assert " float16 " in backend.kept_as
+    assert " float16 float16 " in backend.kept_as
     ids = [int(i) for i in rng.integers(0, TIED.vocab_size, 20)]
     wanted = ReferenceBackend(read.spec, read.tensors).forward(ids).numpy()
     found = backend.logits(backend.open_kv(64), ids)

@@ -95,7 +95,7 @@ def test_what_is_packed_depends_on_nothing_that_the_memory_held(
         backend = NativeBackend(spec, tensors, dtype)
         for stream in backend.packed.streams:
             stream[:] = byte
-        loader = Loader(backend._c, backend._handle(), spec, dtype, backend.threads)
+        loader = Loader(backend._c, backend._handle(), spec, backend._types, backend.threads)
         found.append([stream.tobytes() for stream in loader.pack(tensors).streams])
         backend.close()
     assert found[0] == found[1]

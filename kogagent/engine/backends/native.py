@@ -30,7 +30,7 @@ from kogagent.engine.backends.host import (
 )
 from kogagent.engine.backends.native_grammar import NativeGrammar
 from kogagent.engine.backends.native_segment import NativeDecode
-from kogagent.engine.backends.native_weights import Loader, Packed, exact_type
+from kogagent.engine.backends.native_weights import Loader, Packed, asked_types, exact_types
 from kogagent.engine.backends.pages import Pages
 from kogagent.engine.grammar.matcher import Matcher
 from kogagent.engine.lanes import LaneTable, lane_table
@@ -152,9 +152,9 @@ class NativeKV(NeverParked):
 
 
 class NativeBackend(InHostMemory):
-    """A model in the CPU program. dtype "auto" is the type of a GGUF file's own blocks where all of them have
-    one here, and nothing is lost, else float16; int8 has one FP16 scale for 32 weights of a row, int4 a scale
-    and a least value for the layers' and int8 for the head.
+    """A model in the CPU program. dtype "auto" is the type of the blocks of a GGUF file's layers where all of
+    them have one here, and nothing is lost, and then its head's by itself, else float16; int8 has one FP16
+    scale for 32 weights of a row, int4 a scale and a least value for the layers' and int8 for the head.
 
     cache: the type of keys and values, "auto" is float16 beside integer weights, else float32. threads: 0 for
     the cores the process may use, as far as the model has work for them. program: one of library.PROGRAMS, ""
@@ -186,12 +186,13 @@ class NativeBackend(InHostMemory):
         error = library.missing()
         if error is not None:
             raise error
-        kind: str = dtype
-        if dtype == "auto":
-            kind = weights.kind if isinstance(weights, Packed) else exact_type(spec, weights)
+        if dtype != "auto":
+            types = asked_types(dtype)
+        else:
+            types = weights.types if isinstance(weights, Packed) else exact_types(spec, weights)
         if cache == "auto":
-            cache = "float16" if kind.startswith("int") else "float32"
-        self._spec, self._kind, self._cache = spec, kind, cache
+            cache = "float16" if types.layers.startswith("int") else "float32"
+        self._spec, self._types, self._cache = spec, types, cache
         self._threads = threads or _threads_for(spec)
         self._c = library.load()
         self._packed: Packed | None = None
@@ -204,7 +205,7 @@ class NativeBackend(InHostMemory):
                     f"program={program!r}: this processor runs none of that name; "
                     f"there are {', '.join(map(repr, library.PROGRAMS))}"
                 )
-            loader = Loader(self._c, self._handle(), spec, kind, self._threads)
+            loader = Loader(self._c, self._handle(), spec, types, self._threads)
             self._packed = loader.fill(weights) if isinstance(weights, Packed) else loader.pack(weights)
             self._quantisation_error = self._packed.error
         except BaseException:
@@ -221,7 +222,7 @@ class NativeBackend(InHostMemory):
 
     @property
     def dtype(self) -> str:
-        return self._kind
+        return self._types.layers
 
     @property
     def program(self) -> str:
@@ -252,7 +253,7 @@ class NativeBackend(InHostMemory):
 
     @property
     def kept_as(self) -> str:
-        parts = (library.identity(), self.program, self._kind, self._cache, str(self._threads))
+        parts = (library.identity(), self.program, *self._types, self._cache, str(self._threads))
         return f"native {' '.join(parts)}"
 
     def rows(self, kv: KV, length: int) -> Sequence[npt.NDArray[Any]]:
@@ -374,7 +375,8 @@ class NativeBackend(InHostMemory):
             spec.head_dim,
             spec.ffn_dim,
             library.HEADS[spec.head],
-            library.TYPES[self._kind],
+            library.TYPES[self._types.layers],
+            library.TYPES[self._types.head],
             library.TYPES[self._cache],
             self._threads,
             count,
@@ -390,7 +392,7 @@ class NativeBackend(InHostMemory):
         )
         model: int | None = self._c.kog_open(ctypes.byref(shape))
         if model is None:
-            size = spec.streamed_bytes(4.0 if self._kind == "float32" else 2.0) / 1e9
+            size = spec.streamed_bytes(4.0 if self._types.layers == "float32" else 2.0) / 1e9
             raise DeviceError(
                 f"the CPU program found no memory for {size:.1f} GB, or no {self._threads} threads"
             )

@@ -10,12 +10,12 @@ import ctypes
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from kogagent.engine.tensor import HostTensor, Weight, alike, on_host, side_by_side
+from kogagent.engine.tensor import STORED, HostTensor, Weight, alike, on_host, side_by_side
 from kogagent.errors import ConfigError
 from kogagent.kernels.cpu import library
 from kogagent.spec import ModelSpec
@@ -23,38 +23,56 @@ from kogagent.spec import ModelSpec
 _MATRICES = ("wq", "wk", "wv", "wo", "w1", "w3", "w2")  # of a layer
 
 
+class Types(NamedTuple):
+    """Of weights once packed: library.TYPES."""
+
+    layers: str
+    head: str
+
+
+_OF_BLOCKS = {"q8_0": "int8", "q4_0": "int4", "q4_1": "int4"}
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Packed:
     """A checkpoint as the program has it.
 
-    kind: the type of its weights. streams: of each thread, bytes; in the program's own memory where
+    types: of its weights. streams: of each thread, bytes; in the program's own memory where
     `Loader.pack` made them. vectors: FP32, norms and biases of layer after layer, then the last norm. table
-    [V, D]: an embedding of its own, BF16 as its bits, None where the head is the table. error: the largest of
-    an integer weight, relative to its row's largest.
+    [V, D]: an embedding of its own, of a type STORED says, None where the head is the table. error: the
+    largest of an integer weight, relative to its row's largest.
     """
 
-    kind: str
+    types: Types
     streams: tuple[npt.NDArray[np.uint8], ...]
     vectors: npt.NDArray[np.float32]
     table: npt.NDArray[Any] | None
     error: float
 
 
-def exact_type(spec: ModelSpec, weights: Mapping[str, Weight]) -> str:
-    """The smallest type that holds what a checkpoint says without a loss: that of its blocks where all
-    matrices have the same, else float16."""
+def asked_types(dtype: str) -> Types:
+    """What a dtype that was asked for means: 4 bits are too few for a head."""
+    return Types(dtype, "int8" if dtype == "int4" else dtype)
+
+
+def exact_types(spec: ModelSpec, weights: Mapping[str, Weight]) -> Types:
+    """The smallest types that hold what a checkpoint says without a loss: those of its blocks where all
+    matrices of the layers have the same, else float16; the head by itself."""
     kinds = {name: w.kind if isinstance(w, HostTensor) else "" for name, w in weights.items()}
-    matrices = {kinds[f"layers.{i}.{name}"] for i in range(spec.n_layers) for name in _MATRICES}
-    if kinds["embed" if spec.tied_head else "head"] != "q8_0":
-        return "float16"
-    return "int8" if matrices == {"q8_0"} else "int4" if matrices <= {"q4_0", "q4_1"} else "float16"
+    matrices = {
+        _OF_BLOCKS.get(kinds[f"layers.{i}.{name}"], "") for i in range(spec.n_layers) for name in _MATRICES
+    }
+    if len(matrices) > 1 or "" in matrices:
+        return Types("float16", "float16")
+    head = kinds["embed" if spec.tied_head else "head"]
+    return Types(matrices.pop(), _OF_BLOCKS.get(head, "float16"))
 
 
 class Loader:
-    """Fills one opened model of the program. kind: the type of its weights."""
+    """Fills one opened model of the program. types: of its weights."""
 
-    def __init__(self, program: ctypes.CDLL, model: int, spec: ModelSpec, kind: str, threads: int) -> None:
-        self._c, self._model, self._spec, self._kind, self._threads = program, model, spec, kind, threads
+    def __init__(self, program: ctypes.CDLL, model: int, spec: ModelSpec, types: Types, threads: int) -> None:
+        self._c, self._model, self._spec, self._types, self._threads = program, model, spec, types, threads
         self._error = 0.0
 
     def pack(self, tensors: Mapping[str, Weight]) -> Packed:
@@ -82,7 +100,7 @@ class Loader:
         self._pack(name, library.HEAD, library.HEAD, on_host(tensors[name]))
         table = None if spec.tied_head else self._table(on_host(tensors["embed"]))
         streams = tuple(self._stream(thread) for thread in range(self._threads))
-        return self._give(Packed(self._kind, streams, np.concatenate(vectors), table, self._error))
+        return self._give(Packed(self._types, streams, np.concatenate(vectors), table, self._error))
 
     def fill(self, packed: Packed) -> Packed:
         """Take what a model of the same shape has packed, and copy it. Raises ConfigError where
@@ -91,7 +109,7 @@ class Loader:
         sizes = [self._c.kog_stream_bytes(self._model, thread) for thread in range(self._threads)]
         table = None if spec.tied_head else (spec.vocab_size, spec.dim)
         if (
-            packed.kind != self._kind
+            packed.types != self._types
             or [stream.nbytes for stream in packed.streams] != sizes
             or packed.vectors.shape != (sum(self._widths()) * spec.n_layers + spec.dim,)
             or (None if packed.table is None else packed.table.shape) != table
@@ -124,7 +142,8 @@ class Loader:
             self._c.kog_set_vectors(self._model, i, *places[:2], bias, *norms)
         self._c.kog_set_norm(self._model, at)
         if packed.table is not None:
-            self._c.kog_set_embedding(self._model, packed.table.ctypes.data)
+            kind = next(kind for kind, stored in STORED.items() if stored == packed.table.dtype)
+            self._c.kog_set_embedding(self._model, library.TYPES[kind], packed.table.ctypes.data)
         return packed
 
     def _stream(self, thread: int) -> npt.NDArray[np.uint8]:
@@ -145,14 +164,16 @@ class Loader:
         self._error = max(self._error, error)
 
     def _table(self, tensor: HostTensor) -> npt.NDArray[Any]:
-        """An embedding of its own, read in place: in the packed type, FP32 for integers."""
-        kind = self._kind if self._kind in ("float16", "bfloat16") else "float32"
+        """An embedding of its own, read in place: in the layers' type, beside integers as it is or FP32."""
+        kind = self._types.layers
+        if kind.startswith("int"):
+            kind = "float32" if tensor.blocks is not None else tensor.kind
         if kind == tensor.kind:
             return np.ascontiguousarray(tensor.data)
         floats = _floats(tensor)
         if kind == "float32":
             return floats
-        out = np.empty(floats.shape, np.uint16)
+        out = np.empty(floats.shape, STORED[kind])
         if math.isinf(
             self._c.kog_narrow(library.TYPES[kind], floats.ctypes.data, floats.size, out.ctypes.data)
         ):

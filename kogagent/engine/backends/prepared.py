@@ -14,7 +14,7 @@ from typing import Any
 
 from kogagent.disk_cache import Damaged, DiskCache, Found
 from kogagent.engine.backends.native import Dtype, NativeBackend
-from kogagent.engine.backends.native_weights import Packed
+from kogagent.engine.backends.native_weights import Packed, Types
 from kogagent.engine.weights import identity, load_checkpoint
 from kogagent.errors import ConfigError
 from kogagent.kernels.cpu import library
@@ -43,7 +43,7 @@ def open_prepared(path: Path, dtype: Dtype, disk: DiskCache) -> NativeBackend:
     if packed.table is not None:
         parts["table"] = packed.table
     meta = {
-        "kind": packed.kind,
+        "types": packed.types,
         "spec": dataclasses.asdict(checkpoint.spec),
         "threads": backend.threads,
         "program": backend.program,
@@ -65,7 +65,7 @@ def _opened(found: Found, dtype: Dtype) -> NativeBackend | None:
     try:
         streams = tuple(found.part(f"stream{i}") for i in range(meta["threads"]))
         table = None if meta["spec"]["tied_head"] else found.part("table")
-        packed = Packed(meta["kind"], streams, found.part("vectors"), table, meta["error"])
+        packed = Packed(Types(*meta["types"]), streams, found.part("vectors"), table, meta["error"])
         return NativeBackend(_spec(meta["spec"]), packed, dtype, threads=meta["threads"])
     except (Damaged, ConfigError, KeyError, TypeError):
         return None

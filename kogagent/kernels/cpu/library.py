@@ -40,7 +40,7 @@ class Shape(ctypes.Structure):
             (name, _U32)
             for name in ("vocab", "dim", "layers", "lanes", "heads", "kv_heads", "head_dim", "ffn")
         ),
-        *((name, _U32) for name in ("head", "weights", "cache", "threads", "slots")),
+        *((name, _U32) for name in ("head", "weights", "head_weights", "cache", "threads", "slots")),
         ("norm_eps", ctypes.c_float),
         ("frequencies", ctypes.POINTER(ctypes.c_double)),
         *((name, _U32S) for name in ("windows", "step_slot", "step_free", "step_first", "land_source")),
@@ -99,7 +99,7 @@ _FUNCTIONS = {
     "kog_fill": (None, [_P, ctypes.POINTER(_P)]),
     "kog_narrow": (ctypes.c_float, [_U32, _P, ctypes.c_uint64, _P]),
     "kog_dequantise": (ctypes.c_int, [_U32, _P, ctypes.c_uint64, _P, _U32]),
-    "kog_set_embedding": (None, [_P, _P]),
+    "kog_set_embedding": (None, [_P, _U32, _P]),
     "kog_set_vectors": (None, [_P, _U32, _P, _P, _P, _P, _P]),
     "kog_set_norm": (None, [_P, _P]),
     "kog_run": (ctypes.c_int, [_P, _P, _P, _U32, _U32, _P, _U32, _U32, _P]),

@@ -59,7 +59,8 @@ int run(uint32_t type, uint32_t cache, uint32_t threads, uint32_t L) {
   const uint32_t windows[N] = {0, 7, 20}, slots[2 * N] = {0, 1, 2, 3, 0, 1}, free_from[2 * N] = {0, 0, 0, 0, 3, 4};
   const uint32_t first[2 * N + 1] = {0, 1, 2, 4, 6, 8, 10}, source[10] = {0, 1, 2, 0, 3, 1, 4, 2, 5, 3};
   const float own[10] = {1, 1, 1, 0, 1, 0, 1, 0, 1, 0}, others[10] = {1, 1, 0, 1, 0, 1, 0, 1, 0, 1};
-  kog_shape s{V, D, N, L, H, K, h, F, L > 1 ? KOG_HEAD_SPLIT : KOG_HEAD_REPLICATE, type, cache, threads, 4, 1e-5f,
+  kog_shape s{V, D, N, L, H, K, h, F, L > 1 ? KOG_HEAD_SPLIT : KOG_HEAD_REPLICATE, type,
+              uint32_t(type == KOG_I4 ? L > 1 ? KOG_F16 : KOG_I8 : type), cache, threads, 4, 1e-5f,
               frequencies, windows, slots, free_from, first, source, own, others};
   kog_model* model = kog_open(&s);
   if (model == nullptr) return 1;

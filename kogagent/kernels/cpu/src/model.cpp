@@ -88,7 +88,7 @@ Model::Model(const kog_shape& shape)
     matrix(layer.matrices[KOG_DOWN], s.dim, ffn, !by_lane);
   }
   const uint32_t parts = s.head == KOG_HEAD_SPLIT ? s.lanes : 1;
-  shape_of(head, parts, s.vocab / parts, s.dim, s.weights == kI4 ? kI8 : s.weights);
+  shape_of(head, parts, s.vocab / parts, s.dim, s.head_weights);
   head.grain = kHeadGrain;
   head.cut(s.threads, false, ends);
   summaries.resize(size_t(parts) * ((head.blocks() + kHeadGrain - 1) / kHeadGrain));
@@ -161,7 +161,8 @@ void Model::make_room(uint32_t rows, const Job& job) {
   grow(hidden, all * ffn);
   stride = round_up(job.position + job.rows, kBlock);
   const size_t ends = job.want == KOG_ALL ? rows : 1;
-  const size_t room = product_room(s.weights, std::max({s.dim, q_width, ffn}), rows) + 64;
+  const size_t room = std::max(product_room(s.weights, std::max({s.dim, q_width, ffn}), rows),
+                               product_room(s.head_weights, s.dim, rows)) + 64;
   for (Scratch& own : scratch) {
     grow(own.normed, size_t(kNormedRows) * s.dim);
     const size_t gates = rows > kFewRows ? size_t(kPairsAtOnce) * kBlock : round_up(ffn, kBlock);
@@ -245,7 +246,7 @@ void Model::embed(const Job& job, uint32_t t) {
       const uint16_t* half = static_cast<const uint16_t*>(table) + size_t(id) * s.dim;
       const float* full = static_cast<const float*>(table) + size_t(id) * s.dim;
       for (uint32_t d = 0; d < s.dim; d++)
-        x[d] = s.weights == KOG_F16 ? from_f16(half[d]) : s.weights == KOG_BF16 ? from_bf16(half[d]) : full[d];
+        x[d] = table_type == kF16 ? from_f16(half[d]) : table_type == kBF16 ? from_bf16(half[d]) : full[d];
     }
     for (uint32_t lane = first + 1; lane < last; lane++)
       memcpy(&streams[row(lane, m, job, s.dim)], x, s.dim * sizeof(float));

@@ -78,6 +78,7 @@ class Model {
   std::vector<Layer> layers;
   Packed head;
   const void* table = nullptr;  // an untied embedding
+  uint32_t table_type = kF32;
   Floats norm;
 
  private:

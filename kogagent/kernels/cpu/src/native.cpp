@@ -54,7 +54,10 @@ float kog_narrow(uint32_t type, const float* from, uint64_t n, uint16_t* to) {
   return kog::narrow(*kog::best_kernels(), type, from, n, to);
 }
 
-void kog_set_embedding(kog_model* model, const void* table) { model->table = table; }
+void kog_set_embedding(kog_model* model, uint32_t type, const void* table) {
+  model->table = table;
+  model->table_type = type;
+}
 
 void kog_set_vectors(kog_model* model, uint32_t layer, const float* attn_norm, const float* ffn_norm,
                      const float* bias, const float* q_norm, const float* k_norm) {

@@ -19,7 +19,7 @@ extern "C" {
 #endif
 
 // Weights. Only once packed: I8 with a scale for 32 weights of a row, or for a row; I4 with a scale and a least value
-// for 32, beside a head of I8. Only before: from KOG_OF_BLOCKS on GGML's blocks, that and GGML's number of their type.
+// for 32. Only before: from KOG_OF_BLOCKS on GGML's blocks, that and GGML's number of their type.
 enum { KOG_F32 = 0, KOG_F16 = 1, KOG_BF16 = 2, KOG_I8 = 3, KOG_I8_ROW = 4, KOG_I4 = 5, KOG_OF_BLOCKS = 16 };
 enum { KOG_HEAD_REPLICATE = 0, KOG_HEAD_SPLIT = 1, KOG_HEAD_SUM = 2 };  // ModelSpec.head
 enum { KOG_QKV = 0, KOG_OUT = 1, KOG_GATE_UP = 2, KOG_DOWN = 3, KOG_HEAD = 4 };  // matrices; the last is of no layer
@@ -28,7 +28,8 @@ enum { KOG_NONE = 0, KOG_LAST = 1, KOG_ALL = 2 };                       // which
 typedef struct {
   uint32_t vocab, dim, layers, lanes, heads, kv_heads, head_dim, ffn;
   uint32_t head;            // KOG_HEAD_*
-  uint32_t weights;         // the type once packed
+  uint32_t weights;         // the type of the layers' once packed
+  uint32_t head_weights;    // of the head's
   uint32_t cache;           // KOG_F32 or KOG_F16: the type of keys and values
   uint32_t threads;         // the caller's own included
   uint32_t slots;           // module outputs that are kept at a time
@@ -139,7 +140,7 @@ KOG_API float kog_narrow(uint32_t type, const float* from, uint64_t n, uint16_t*
 // GGML's blocks of 32 numbers in F16, rounded once. Returns 0 where that kind is not known here.
 KOG_API int kog_dequantise(uint32_t kind, const uint8_t* blocks, uint64_t count, uint16_t* to, uint32_t threads);
 // An untied table [V, D] in the packed type (F32 for I8 and I4), read in place: the caller keeps it.
-KOG_API void kog_set_embedding(kog_model* model, const void* table);
+KOG_API void kog_set_embedding(kog_model* model, uint32_t type, const void* table);
 // FP32, copied. bias [L, (H+2K)/L * h] or NULL; q_norm, k_norm [h] or NULL.
 KOG_API void kog_set_vectors(kog_model* model, uint32_t layer, const float* attn_norm, const float* ffn_norm,
                      const float* bias, const float* q_norm, const float* k_norm);
