@@ -10,8 +10,9 @@ import random
 import re
 from collections.abc import Sequence
 
-from training.kinds import Split, Spoken, capital, pick, slots_of, uncapital, words
+from training.naming import Split, capital, pick, series, slots_of, stopped, uncapital, words
 from training.sketches import Sketch, Slot
+from training.spoken import Spoken
 
 OPENERS = {
     "c": (
@@ -90,7 +91,7 @@ def request(
     parts = _parts(rng, slots, left, split)
     if goal[0] == ".":
         text = _close(re.sub(r"([.?!]?)$", lambda m: f" {_flowing(parts)}{m.group()}", goal[1:], count=1))
-        return text + later if text[-1] in ".?!" else f"{text}.{later}"
+        return stopped(text) + later
     if parts and rng.random() < 0.14:
         text = _led(rng, sketch, goal, parts, split, given)
     else:
@@ -172,7 +173,7 @@ def _jointly(rng: random.Random, given: dict[str, str], split: Split) -> str:
 
 def _both(items: Sequence[str], rng: random.Random) -> str:
     comma = ", and " if len(items) > 2 and rng.random() < 0.5 else " and "
-    return ", ".join(items[:-1]) + comma + items[-1]
+    return series(items, comma)
 
 
 def _flowing(parts: Sequence[str]) -> str:

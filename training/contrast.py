@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
-from training.kinds import Param, Spoken
-from training.tooling import Task, Tool, plain
+from training.spoken import Param, Spoken
+from training.tools import Task, Tool
 
 
 def twin(rng: random.Random, tool: Tool, spoken: dict[str, Spoken]) -> Task | None:
@@ -15,7 +15,7 @@ def twin(rng: random.Random, tool: Tool, spoken: dict[str, Spoken]) -> Task | No
     for make in rng.sample(makers, len(makers)):
         if made := make(rng, tool, spoken):
             ordered = {p.name: made[p.name] for p in tool.params if p.name in made}
-            return Task(tool.ask(rng, ordered), ((tool.name, plain(ordered)),), (ordered,))
+            return Task.of(tool.ask(rng, ordered), tool, [ordered])
     return None
 
 

@@ -24,7 +24,8 @@ import numpy as np
 import numpy.typing as npt
 
 from training.dialogues import Writer
-from training.kinds import Pools, Split
+from training.naming import Split
+from training.pools import Pools
 from training.render import BRANCH, END_OF_TEXT, IGNORED, Renderer
 
 Ids = npt.NDArray[np.uint16]

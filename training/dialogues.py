@@ -13,12 +13,17 @@ from collections.abc import Callable
 
 from training.contrast import twin
 from training.desk.tasks import Desk
-from training.kinds import SCALARS, Kinds, Param, Pools, Split, Spoken, pick, words
+from training.kinds import Kinds
+from training.naming import Split, pick, stopped, words
 from training.phrases import IDLE
+from training.pools import Pools
 from training.replies import failure, result, wrong
 from training.several import together
+from training.spoken import SCALARS, Param, Spoken
 from training.talk import DECLINES, plain_question, small_talk
-from training.tooling import Task, Tool, Toolsmith, arguments, parallel, plain, several, single
+from training.tasks import parallel, several, single
+from training.tools import Task, Tool, arguments, plain
+from training.toolsmith import Toolsmith
 from training.turns import Conversation, Message, plan, system
 
 DESK = 0.33  # share of agent-loop tasks
@@ -121,7 +126,7 @@ class Writer:
         idle = rng.choice(IDLE).format(n=pools.noun(rng), m=pools.noun(rng), a=pools.adjective(rng))
         if rng.random() < 0.5:
             return f"{idle} {request}"
-        return f"{request}{'' if request[-1:] in '.?!' else '.'} {idle}"
+        return f"{stopped(request)} {idle}"
 
     def _called(self, rng: random.Random, given: list[Tool], task: Task, tag: str) -> Conversation:
         thought = plan(rng, " and ".join(dict.fromkeys(words(c[0]) for c in task.calls)), self.split, 0.25)
@@ -198,7 +203,7 @@ class Writer:
                 ["What about the {p} {v}?", "Now the same for the {p} {v}.", "And if the {p} is {v}?"]
             )
         ask = ask.format(v=said, p=words(p.name))
-        return Task(ask, ((tool.name, plain(new)),), (new,))
+        return Task.of(ask, tool, [new])
 
     # ── agent-loop tasks ──
 

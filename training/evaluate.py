@@ -25,7 +25,8 @@ from kogagent.types import AssistantMessage, CallReady, PlanDelta, TextDelta, To
 from kogagent.types import Message as EngineMessage
 from training.dialogues import Writer
 from training.engine_types import engine_messages, tool_specs
-from training.kinds import Pools, Split
+from training.naming import Split
+from training.pools import Pools
 from training.turns import Conversation
 
 MAX_TURNS = 10

@@ -13,23 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from training.kinds import (
-    DAYS,
-    MONTHS,
-    Kinds,
-    Param,
-    Spoken,
-    clock,
-    date,
-    file_path,
-    identifier,
-    integer,
-    kept,
-    listed,
-    number,
-    rename,
-    styled,
-)
+from training.kinds import Kinds
+from training.naming import kept, rename, styled
+from training.spoken import DAYS, MONTHS, Param, Spoken, clock, date, integer, listed, number, verbatim
 
 RAW = r"""
 get_weather current_weather weather_lookup check_weather | Get the current weather of a city. ~ Tells the weather in a place. ~ Look up weather conditions.
@@ -384,13 +370,6 @@ def draw_for(
     pools = kinds.pools
     head, _, rest = kind.partition(":")
 
-    def same(make: Callable[[random.Random], str]) -> Callable[[random.Random], Spoken]:
-        def draw(r: random.Random) -> Spoken:
-            text = make(r)
-            return Spoken(text, text)
-
-        return draw
-
     string: dict[str, object] = {"type": "string"}
     if head == "int":
         low, high = map(int, rest.split(":"))
@@ -402,7 +381,7 @@ def draw_for(
         return {"type": "number"}, lambda r: number(r, 5, 900) if r.random() < 0.4 else integer(r, 100, 90000)
     if head == "enum":
         options = rest.split(",")
-        return {"type": "string", "enum": options}, same(lambda r: r.choice(options))
+        return {"type": "string", "enum": options}, verbatim(lambda r: r.choice(options))
     if head == "list":
         schema, one = draw_for(kinds, rest, name)
         return {"type": "array", "items": schema}, lambda r: listed(r, one, 2, 5)
@@ -413,43 +392,43 @@ def draw_for(
     if head == "email":
         return string, kinds.email
     if head == "path":
-        return string, same(lambda r: file_path(r, pools))
+        return string, verbatim(pools.path)
     if head == "id":
-        return string, same(lambda r: identifier(r, pools))
+        return string, verbatim(pools.identifier)
     if head == "ident":
-        return string, same(
+        return string, verbatim(
             lambda r: re.sub(r"[^a-z]+", r.choice("_-"), pools.topic(r).lower()).strip("_-") or "core"
         )
     if head == "noun":
-        return string, same(pools.noun)
+        return string, verbatim(pools.noun)
     if head == "topic":
-        return string, same(pools.topic)
+        return string, verbatim(pools.topic)
     if head == "task":
-        return string, same(
+        return string, verbatim(
             lambda r: f"{r.choice(TASK_VERBS)} {r.choice(['the', 'my', 'some'])} {pools.noun(r)}"
         )
     if head == "room":
-        return string, same(lambda r: r.choice(ROOMS))
+        return string, verbatim(lambda r: r.choice(ROOMS))
     if head == "month":
-        return {"type": "string", "enum": MONTHS}, same(lambda r: r.choice(MONTHS))
+        return {"type": "string", "enum": MONTHS}, verbatim(lambda r: r.choice(MONTHS))
     if head == "weekday":
-        return {"type": "string", "enum": DAYS}, same(lambda r: r.choice(DAYS))
+        return {"type": "string", "enum": DAYS}, verbatim(lambda r: r.choice(DAYS))
     if head == "ticker":
-        return string, same(
+        return string, verbatim(
             lambda r: "".join(r.choice("ABCDEFGHIJKLMNOPQRSTUVWXYZ") for _ in range(r.randint(2, 4)))
         )
     if head == "version":
-        return string, same(
+        return string, verbatim(
             lambda r: f"{r.choice(['', 'v'])}{r.randint(0, 9)}.{r.randint(0, 30)}.{r.randint(0, 9)}"
         )
     if head == "phone":
-        return string, same(
+        return string, verbatim(
             lambda r: (
                 r.choice(["+", "0", "00"]) + "".join(r.choice("0123456789") for _ in range(r.randint(7, 11)))
             )
         )
     if head == "team":
-        return string, same(lambda r: f"{pools.value(r, 'city')} {r.choice(TEAM_NAMES)}")
+        return string, verbatim(lambda r: f"{pools.value(r, 'city')} {r.choice(TEAM_NAMES)}")
     if head == "sql":
 
         def sql(r: random.Random) -> str:
@@ -463,9 +442,9 @@ def draw_for(
                 ]
             )
 
-        return string, same(sql)
+        return string, verbatim(sql)
     if head == "place":
-        return string, same(
+        return string, verbatim(
             lambda r: (
                 f"{r.choice(['Chez', 'The', 'La', 'Casa', 'Zum'])} {pools.value(r, r.choice(['last', 'first', 'fruit', 'colour']))}"
             )

@@ -6,24 +6,14 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from training.asking import NAMED, request
-from training.kinds import (
-    Kinds,
-    Param,
-    Split,
-    Spoken,
-    in_split,
-    joined,
-    pick,
-    rename,
-    slots_of,
-    styled,
-    words,
-)
-from training.shapes import Draw
+from training.kinds import Kinds
+from training.naming import Split, in_split, joined, pick, rename, slots_of, styled, words
 from training.sketches import EXTRAS, Sketch
+from training.spoken import Draw, Param, Spoken
+from training.tools import Tool
 from training.values import sort
 
 GIVEN = (
@@ -31,20 +21,7 @@ GIVEN = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Drawn:
-    """What a tool is made of: see tooling.Tool."""
-
-    name: str
-    about: str
-    params: tuple[Param, ...]
-    ask: Callable[[random.Random, dict[str, Spoken]], str]
-    miss: Callable[[random.Random], str]
-    """A request near by that it does not serve."""
-    sketch: Sketch
-
-
-def drawn(rng: random.Random, kinds: Kinds, sketch: Sketch, prefix: bool = False) -> Drawn:
+def drawn(rng: random.Random, kinds: Kinds, sketch: Sketch, prefix: bool = False) -> Tool:
     """The tool under names of the split. prefix: its name begins with the domain's."""
     style = rng.choice(["snake", "snake", "snake", "snake", "camel"])
     params: dict[str, Param] = {}
@@ -100,7 +77,7 @@ def drawn(rng: random.Random, kinds: Kinds, sketch: Sketch, prefix: bool = False
     if rng.random() < 0.25:
         about, ordered = _explained(rng, about, needed, ordered)
     name = _tool_name(rng, sketch, kinds.split, style, prefix)
-    return Drawn(name, about, tuple(ordered), ask, miss, sketch)
+    return Tool(name, about, tuple(ordered), ask, sketch.topic, sketch=sketch, miss=miss)
 
 
 PURPOSES = (

@@ -6,6 +6,8 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
+from training.naming import Split, pick
+
 # around what is asked of a composed or real tool
 OPENERS = (
     "Please {}", "Could you {}?", "Can you {}?", "I want to {}.", "I'd like to {}.", "I need to {}.", "Help me {}.", "{}", "{}.", "Hey, {}", "Would you {}?",
@@ -93,6 +95,12 @@ def adverbial(rng: random.Random, forms: Sequence[str]) -> str:
     """One of the forms with one of the adverbs."""
     adverb = rng.choice(ADVERBS)
     return rng.choice(forms).format(a=adverb, A=adverb.capitalize())
+
+
+def link(rng: random.Random, forms: Sequence[str], links: Sequence[str], split: Split) -> str:
+    """One of the links; in training now and then any adverb in one of the forms, also one that no list here has."""
+    wild = split == "train" and rng.random() < 0.25
+    return adverbial(rng, forms) if wild else pick(rng, links, split)
 
 
 # once more, with {w}

@@ -7,26 +7,15 @@ which parameter must be read from names, descriptions and units.
 
 from __future__ import annotations
 
-import json
 import random
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from training.kinds import (
-    Kinds,
-    Param,
-    Spoken,
-    integer,
-    joined,
-    number,
-    pick,
-    plural,
-    rename,
-    styled,
-    uncapital,
-)
+from training.kinds import Kinds
+from training.naming import joined, pick, plural, rename, styled, tool_name, uncapital
+from training.spoken import Param, Spoken, integer, is_list, number, number_list
+from training.tools import Tool, ordered
 
 # name in words | what it is | unit (or -) | low | high | whole numbers only
 RAW = """
@@ -141,20 +130,6 @@ def _phrases(name: str, unit: str) -> tuple[str, ...]:
     )
 
 
-def number_list(rng: random.Random, whole: bool) -> Spoken:
-    """A list of numbers, as JSON or in words."""
-    n = rng.randint(2, 8)
-    low, high = rng.choice([(0, 20), (1, 100), (-20, 20), (100, 9000)])
-    items = [integer(rng, low, high) if whole else number(rng, low, high) for _ in range(n)]
-    values = [s.value for s in items]
-    roll = rng.random()
-    if roll < 0.5:
-        return Spoken(values, json.dumps(values))
-    if roll < 0.6:
-        return Spoken(values, json.dumps(values, separators=(",", ":")))
-    return Spoken(values, joined([str(v) for v in values], rng))
-
-
 SHARES = (
     "{a}, as a decimal.", "{a} (decimal).", "{a} as a fraction.", "{a}, between 0 and 1.", "{a}, e.g. 0.05 for 5%.", "{a}, as a number from 0 to 1.",
 )  # fmt: skip
@@ -162,14 +137,6 @@ TWICE = (
     "{q} of {a} and {b}{u}", "{q} {a}{u} and {b}{u}", "two {q} of {a}{u} and {b}{u}", "{a}{u} and {b}{u} as the {q}", "{q} {a} and {b}",
     "the {q} being {a}{u} and {b}{u}", "{q}: {a} and {b}", "{q} of {a}{u} for the first and {b}{u} for the second",
 )  # fmt: skip
-
-
-LIST = re.compile(r", | and ")
-
-
-def is_list(spoken: Spoken) -> bool:
-    """Whether it tells the values of several calls, which must not run into a value beside it."""
-    return spoken.value is None and LIST.search(spoken.text) is not None
 
 
 def _noun(part: str) -> str:
@@ -181,10 +148,8 @@ def _share(percent: Spoken) -> Spoken:
     return Spoken(round(percent.value / 100, 6), percent.text)
 
 
-def compute_tool(
-    rng: random.Random, kinds: Kinds, result: str = "", verb: str = ""
-) -> tuple[str, str, dict[str, Param], str, Callable[..., str]]:
-    """(name in words, description, parameters, topic, request writer)."""
+def compute_tool(rng: random.Random, kinds: Kinds, result: str = "", verb: str = "") -> Tool:
+    """A tool that works out the result from quantities; result and verb are drawn where not given."""
     split, pools = kinds.split, kinds.pools
     style = rng.choice(["snake", "snake", "snake", "camel"])
     if not result:
@@ -313,4 +278,5 @@ def compute_tool(
             text = re.sub(r" percent\b", "%", text)
         return text + ("?" if head.startswith(("What", "How", "Can")) or r.random() < 0.1 else ".")
 
-    return base, about, params, result, ask
+    name = tool_name(rng, base, rng.choice(["snake", "snake", "snake", "camel"]), split)
+    return Tool(name, about, ordered(rng, params), ask, result)

@@ -8,8 +8,9 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from training.kinds import Pools, Split, pick, uncapital, words
-from training.tooling import Call, Tool
+from training.naming import Split, pick, uncapital, words
+from training.pools import Pools
+from training.tools import Call, Tool
 
 
 def wrong(rng: random.Random, tool: Tool, good: Call) -> tuple[Call, str] | None:

@@ -12,20 +12,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from training.kinds import (
-    SCALARS,
-    SUFFIXES,
-    Param,
-    Split,
-    Spoken,
-    capital,
-    joined,
-    kept,
-    pick,
-    plural,
-    uncapital,
-    words,
-)
+from training.naming import SUFFIXES, Split, capital, joined, kept, pick, plural, uncapital, words
 from training.phrases import (
     AGAIN,
     BEFORE_A_VALUE,
@@ -42,7 +29,8 @@ from training.phrases import (
     TUPLES,
     adverbial,
 )
-from training.tooling import Task, Tool, arguments, plain
+from training.spoken import SCALARS, Param, Spoken
+from training.tools import Task, Tool, arguments, plain
 
 MARK = 0xE000  # one private character a value that differs
 MARKS = re.compile("[\ue000-\ue0ff]")

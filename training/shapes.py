@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from training.kinds import Kinds, Spoken, integer, rename
+from training.kinds import Kinds
+from training.naming import rename, series
+from training.spoken import Draw, Spoken, integer
 from training.variety import formula
-
-Draw = Callable[[random.Random], Spoken]
 
 
 @dataclass(frozen=True)
@@ -110,7 +109,7 @@ def told_options(rng: random.Random, shown: list[str]) -> str:
     """The values of a string parameter as a sentence of its description."""
     mark = rng.choice(["'", "'", '"', ""])
     told = [f"{mark}{o}{mark}" for o in shown]
-    either = f"{', '.join(told[:-1])} or {told[-1]}" if len(told) > 1 else told[0]
+    either = series(told, " or ") if len(told) > 1 else told[0]
     form = rng.choice(
         [
             "Options: {o}.", "One of {o}.", "Can be {e}.", "Either {e}.", "Choices are {e}.", "Could be {o} etc.", "e.g., {o}.", "Possible values: {o}.",

@@ -20,7 +20,8 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 
-from training.kinds import Spoken, words
+from training.naming import words
+from training.spoken import Spoken
 from training.values import FOLDER
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 
-from training.kinds import Pools, Split, pick
+from training.naming import Split, pick
+from training.pools import Pools
 
 DECLINES = [
     "None of the available tools can do this.",

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from training.dialogues import Writer
-from training.kinds import Pools
+from training.pools import Pools
 from training.render import SPECIAL, text_parts
 
 VOCAB = 8192

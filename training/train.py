@@ -31,8 +31,8 @@ import torch
 
 from kogagent.spec import ModelSpec
 from training.data import DataConfig, Ids, Packer, shards
-from training.kinds import Split
 from training.model import Program
+from training.naming import Split
 from training.profiling import FIRST, STEPS, StepProfile
 from training.render import IM_END
 from training.trainer import Team, TrainConfig, Trainer, export, schedule

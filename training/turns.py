@@ -8,8 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from training.kinds import Pools, Split, pick
-from training.tooling import Call
+from training.naming import Split, pick
+from training.pools import Pools
+from training.tools import Call
 
 
 @dataclass

@@ -9,16 +9,14 @@ from __future__ import annotations
 import datetime
 import random
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from training.kinds import Kinds, Spoken, capital, clock, date, file_path, identifier, integer, listed, number
-from training.quantities import number_list
+from training.kinds import Kinds
+from training.naming import capital
 from training.shapes import (
     DAY_HOURS,
     EXAMPLES,
-    Draw,
     Sort,
     between,
     conditions,
@@ -29,6 +27,7 @@ from training.shapes import (
     scores,
     told_options,
 )
+from training.spoken import Draw, Spoken, clock, date, integer, listed, number, number_list, verbatim
 
 FOLDER = Path(__file__).parent / "domains"
 LISTS = {
@@ -54,14 +53,6 @@ DATE_FORMATS = {
     "DD.MM.YYYY": "%d.%m.%Y",
     "DD-MM-YYYY": "%d-%m-%Y",
 }
-
-
-def _plainly(draw: Callable[[random.Random], str]) -> Draw:
-    def spoken(r: random.Random) -> Spoken:
-        text = draw(r)
-        return Spoken(text, text)
-
-    return spoken
 
 
 def money(rng: random.Random, low: int, high: int) -> Spoken:
@@ -204,7 +195,7 @@ def sort(kinds: Kinds, rng: random.Random, kind: str, args: str, about: str) -> 
                 return Sort(text, draw, told_options(rng, shown))
             if roll < 0.5:  # not told but for an example: what the request says is the value
                 note = rng.choice(EXAMPLES).format(e=rng.choice(options)) if roll < 0.36 else ""
-                return Sort(text, _plainly(lambda r: r.choice(options)), note)
+                return Sort(text, verbatim(lambda r: r.choice(options)), note)
             return Sort({"type": "string", "enum": shown}, draw)
         case "map":
             pairs = [o.split("=") for o in options]
@@ -240,7 +231,7 @@ def sort(kinds: Kinds, rng: random.Random, kind: str, args: str, about: str) -> 
             return Sort({"type": "boolean"}, lambda r: Spoken(True, ""))
         case "of":
             values = LISTS[args]
-            return Sort(text, _plainly(lambda r: r.choice(values)))
+            return Sort(text, verbatim(lambda r: r.choice(values)))
         case "citystate":
             return Sort(
                 text,
@@ -248,35 +239,35 @@ def sort(kinds: Kinds, rng: random.Random, kind: str, args: str, about: str) -> 
                 rng.choice(CITY_STATE),
             )
         case "state":
-            return Sort(text, _plainly(lambda r: r.choice(CITIES)[1]))
+            return Sort(text, verbatim(lambda r: r.choice(CITIES)[1]))
         case "uscity":
-            return Sort(text, _plainly(lambda r: r.choice(CITIES)[0]))
+            return Sort(text, verbatim(lambda r: r.choice(CITIES)[0]))
         case "place":
-            return Sort(text, _plainly(lambda r: _place(kinds, r)))
+            return Sort(text, verbatim(lambda r: _place(kinds, r)))
         case "formula":
             return Sort(text, equation)
         case "id":
-            return Sort(text, _plainly(lambda r: identifier(r, pools)))
+            return Sort(text, verbatim(pools.identifier))
         case "path":
-            return Sort(text, _plainly(lambda r: file_path(r, pools)))
+            return Sort(text, verbatim(pools.path))
         case "email":
             return Sort(text, kinds.email)
         case "noun":
-            return Sort(text, _plainly(pools.noun))
+            return Sort(text, verbatim(pools.noun))
         case "topic":
-            return Sort(text, _plainly(pools.topic))
+            return Sort(text, verbatim(pools.topic))
         case "title":
             return Sort(
-                text, _plainly(lambda r: " ".join(pools.noun(r) for _ in range(r.randint(1, 3))).title())
+                text, verbatim(lambda r: " ".join(pools.noun(r) for _ in range(r.randint(1, 3))).title())
             )
         case "dna":
-            return Sort(text, _plainly(lambda r: "".join(r.choice("ACGT") for _ in range(r.randint(6, 14)))))
+            return Sort(text, verbatim(lambda r: "".join(r.choice("ACGT") for _ in range(r.randint(6, 14)))))
         case "hex":
-            return Sort(text, _plainly(lambda r: f"#{r.randrange(1 << 24):06X}"))
+            return Sort(text, verbatim(lambda r: f"#{r.randrange(1 << 24):06X}"))
         case "ticker":
             return Sort(
                 text,
-                _plainly(
+                verbatim(
                     lambda r: "".join(r.choice("ABCDEFGHIJKLMNOPQRSTUVWXYZ") for _ in range(r.randint(2, 4)))
                 ),
             )

@@ -8,20 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from training.kinds import (
-    Kinds,
-    Param,
-    Pools,
-    Spoken,
-    date,
-    described,
-    integer,
-    listed,
-    number,
-    rename,
-    styled,
-    words,
-)
+from training.kinds import Kinds
+from training.naming import rename, styled, words
+from training.pools import Pools
+from training.spoken import Param, Spoken, date, described, integer, listed, number, verbatim
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 REGIONS = [
@@ -168,13 +158,10 @@ def any_param(rng: random.Random, kinds: Kinds, style: str, required: bool) -> P
         else rng.choice(ABOUT).format(n=said, N=said.capitalize())
     )
 
-    def text(r: random.Random) -> Spoken:
-        value = free_text(r, pools)
-        return Spoken(value, value)
-
+    text = verbatim(lambda r: free_text(r, pools))
     roll = rng.random()
     schema: dict[str, Any] = {"type": "string"}
-    draw: Callable[[random.Random], Spoken] = text
+    draw = text
     if roll < 0.14:
         top = rng.choice([10, 100, 1000, 1000000])
         schema, draw = {"type": "integer"}, lambda r: integer(r, 1, top)
@@ -185,7 +172,7 @@ def any_param(rng: random.Random, kinds: Kinds, style: str, required: bool) -> P
         options = list(dict.fromkeys(pools.noun(rng) for _ in range(rng.randint(2, 6))))
         schema, draw = (
             {"type": "string", "enum": options},
-            lambda r: (lambda o: Spoken(o, o))(r.choice(options)),
+            verbatim(lambda r: r.choice(options)),
         )
     elif roll < 0.5:
         schema, draw = {"type": "array", "items": {"type": "string"}}, lambda r: listed(r, text, 1, 4)

@@ -16,8 +16,10 @@ from training.desk.tables import GOODS, NUMBERS, database, draw_question, draw_t
 from training.desk.tasks import Desk
 from training.desk.world import MEASURES, make_world, run_call
 from training.dialogues import Writer
-from training.kinds import Kinds, Pools, Split, slots_of
-from training.tooling import Toolsmith
+from training.kinds import Kinds
+from training.naming import Split, slots_of
+from training.pools import Pools
+from training.toolsmith import Toolsmith
 
 SPLITS: tuple[Split, ...] = ("train", "test")
 

@@ -11,13 +11,17 @@ import pytest
 
 from training.dialogues import Writer
 from training.families import FAMILIES, WORDINGS
-from training.kinds import Kinds, Pools, Split, Spoken, kept
+from training.kinds import Kinds
+from training.naming import Split, kept
 from training.natural import drawn
 from training.phrases import JOINERS
+from training.pools import Pools
 from training.several import together
 from training.shapes import COMPARED, between, conditions, equation, feet, geographic, hour
 from training.sketches import EXTRAS, SKETCHES, likeness, parse
-from training.tooling import Toolsmith, arguments, plain
+from training.spoken import Spoken
+from training.tools import arguments, plain
+from training.toolsmith import Toolsmith
 from training.values import DATE_FORMATS, dated, percentage, span, us_city
 
 
@@ -126,6 +130,7 @@ def test_a_value_may_have_words_of_its_own(data_folder: Path) -> None:
     while len(made.params) > 1:  # until nothing that other tools offer stands beside
         made = drawn(rng, kinds, sketch)
     (speed,) = made.params
+    assert made.miss
     values = [speed.draw(rng) for _ in range(60)]
     assert {v.value == 0 for v in values} == {True, False}, seed
     for v in values:

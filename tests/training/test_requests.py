@@ -14,8 +14,13 @@ import training.phrases
 from training.asking import opening
 from training.contrast import twin
 from training.dialogues import Writer
-from training.kinds import Kinds, Pools, Split, Spoken, kept, listed, words
-from training.tooling import Toolsmith, arguments, parallel, plain, several
+from training.kinds import Kinds
+from training.naming import Split, kept, words
+from training.pools import Pools
+from training.spoken import Spoken, listed
+from training.tasks import parallel, several
+from training.tools import arguments, plain
+from training.toolsmith import Toolsmith
 from training.values import option
 
 

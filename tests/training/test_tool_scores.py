@@ -23,7 +23,7 @@ from benchmarks.tool_calls import (
 )
 from kogagent import Engine
 from kogagent.types import ToolSpec, UserMessage
-from training.kinds import held_out as of_test_split
+from training.naming import held_out as of_test_split
 
 WEATHER = ToolSpec("weather", "", {"type": "object", "properties": {"city": {"type": "string"}}})
 

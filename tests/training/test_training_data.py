@@ -17,7 +17,8 @@ from training.desk.facts import HERE, unplaced
 from training.desk.tasks import Desk
 from training.dialogues import Writer
 from training.engine_types import engine_messages, tool_specs
-from training.kinds import Pools, Split, held_out
+from training.naming import Split, held_out
+from training.pools import Pools
 from training.render import BRANCH, END_OF_TEXT, ID_MASK, IGNORED, SPECIAL, TRAINED, Renderer, text_parts
 from training.tokenizer import config
 from training.turns import Conversation, Message

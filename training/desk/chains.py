@@ -12,8 +12,8 @@ from training.desk.facts import HERE, Fact, unplaced
 from training.desk.tables import draw_question
 from training.desk.units import UNITS, plain_number
 from training.desk.world import World, cells_of, run_call, value_of
-from training.kinds import capital, pick, plural, uncapital
-from training.tooling import Call
+from training.naming import capital, pick, plural, series, uncapital
+from training.tools import Call
 
 COUNTED = ("mass", "money", "count", "length", "volume", "time")
 Stages = list[list[Call]]
@@ -220,7 +220,7 @@ def facts_of_one_place(rng: random.Random, world: World, roles: list[str]) -> Ch
         )
     else:
         asks = [told[0].question.rstrip("?."), *(q.rstrip("?.") for q in rest)]
-        question = ", ".join(asks[:-1]) + rng.choice([", and ", " and "]) + asks[-1] + "?"
+        question = series(asks, rng.choice([", and ", " and "])) + "?"
     answer = " ".join(f.answer(f.value) for f in told)
     stages = look_up(rng, world, told, ["read", *(r for r in roles if r == "list")])
     if stages is None:

@@ -10,8 +10,8 @@ from training.desk.facts import Fact
 from training.desk.tables import SAID, Table, quoted
 from training.desk.units import plain_number
 from training.desk.world import World, value_of
-from training.kinds import capital, pick, plural, uncapital
-from training.tooling import Call
+from training.naming import capital, pick, plural, uncapital
+from training.tools import Call
 
 
 def _unit(fact: Fact) -> str:

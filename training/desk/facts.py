@@ -10,7 +10,9 @@ from pathlib import Path
 
 from training.desk.names import proper_name
 from training.desk.units import UNITS, shown
-from training.kinds import DAYS, MONTHS, Kinds, pick, plural
+from training.kinds import Kinds
+from training.naming import pick, plural
+from training.spoken import DAYS, MONTHS
 
 PLACES = [
     "lighthouse",
@@ -211,7 +213,7 @@ class Fact:
     unit: str
     sentence: str
     question: str
-    """Begins with a capital, which `training.kinds.uncapital` may take away."""
+    """Begins with a capital, which `training.naming.uncapital` may take away."""
     in_unit: str = ""
     """The question with the slot {u} for the unit wanted, where it names one."""
 

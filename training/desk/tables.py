@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from training.desk.names import proper_name
-from training.kinds import Kinds, capital, pick, plural, words
+from training.kinds import Kinds
+from training.naming import capital, pick, plural, words
 
 ITEMS = [
     "fossil",

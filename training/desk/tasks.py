@@ -21,8 +21,9 @@ from training.desk.chains import (
     sql_chain,
 )
 from training.desk.combined import cell_and_fact, share, two_cells, two_facts, two_prices, two_rows
-from training.kinds import uncapital
-from training.tooling import Call, Toolsmith
+from training.naming import uncapital
+from training.tools import Call
+from training.toolsmith import Toolsmith
 from training.turns import Conversation, Message, plan, system
 
 SLIPS = 0.3  # share of requests on whose way something goes wrong

@@ -14,8 +14,9 @@ from training.desk.facts import CURRENCIES, HERE, KINDS, NAMED, PLACES, Fact, Ki
 from training.desk.names import proper_name
 from training.desk.tables import Table, database, draw_tables
 from training.desk.units import ALL_UNITS, LONG, SHORT, convert, plain_number, shown
-from training.kinds import Kinds, capital, pick, rename, styled
-from training.tooling import Call
+from training.kinds import Kinds
+from training.naming import capital, pick, rename, styled
+from training.tools import Call
 
 ROLE_NAMES = {
     "list": "list_files files ls list_documents dir show_files list_notes",
