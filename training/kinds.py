@@ -8,7 +8,7 @@ import json
 import random
 from typing import Any, NamedTuple
 
-from training.naming import Split, in_split, joined, pick, rename, styled, words
+from training.naming import Split, joined, pick, rename, styled, words
 from training.pools import Pools
 from training.spoken import Draw, Param, Spoken, clock, date, integer, listed, number, verbatim
 
@@ -168,8 +168,6 @@ class Kinds:
         else:
             made = self._noted(rng, "path", verbatim(self.pools.path))
         name = styled(rename(rng, made.base, self.split), style)
-        if not in_split(name, self.split):
-            name = styled(rename(rng, words(name), self.split), style)
         about = made.about if rng.random() < 0.9 else ""
         return Param(name, made.schema, made.draw, tuple(made.phrases), required, about)
 

@@ -85,8 +85,7 @@ def tool_name(rng: random.Random, base: str, style: str, split: Split) -> str:
     base = base if in_split(base, split) else rename(rng, base.replace(".", "_"), split)
     if "." in base and rng.random() < 0.5:
         return base
-    name = styled(base, style)
-    return name if in_split(name, split) else styled(rename(rng, words(name), split), style)
+    return styled(base, style)
 
 
 @lru_cache(1 << 14)
@@ -98,7 +97,7 @@ def words(name: str) -> str:
 
 
 def styled(name: str, style: str) -> str:
-    """snake, camel, pascal, kebab-free forms of a name in words."""
+    """A name in snake, camel or pascal case: of the same letters and digits, and so of the same split."""
     parts = words(name).split()
     if style == "camel":
         return parts[0] + "".join(p.capitalize() for p in parts[1:])

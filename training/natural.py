@@ -141,15 +141,7 @@ def _named(rng: random.Random, names: Sequence[str], split: Split, style: str, o
     own = [n for n in names if in_split(n, split)]
     if own and rng.random() >= other:
         return rng.choice(own)
-    return styled(_varied(rng, rng.choice(names), split), style)
-
-
-def _varied(rng: random.Random, name: str, split: Split) -> str:
-    for _ in range(2000):
-        made = rename(rng, words(name).replace(" ", "_"), split)
-        if in_split(styled(made, "snake"), split):
-            return made
-    raise AssertionError(f"no variant of {name!r} lies in the {split} split")
+    return styled(rename(rng, rng.choice(names), split), style)
 
 
 def _tool_name(rng: random.Random, sketch: Sketch, split: Split, style: str, prefix: bool) -> str:
@@ -162,7 +154,7 @@ def _tool_name(rng: random.Random, sketch: Sketch, split: Split, style: str, pre
         options += [f"{rest}.{base.split('_')[0]}", rest]
     name = rng.choice(options)
     if not in_split(name, split) or rng.random() < 0.12:
-        name = _varied(rng, name.replace(".", "_"), split)
+        name = rename(rng, name.replace(".", "_"), split)
     if "." in name:
         return name if rng.random() < 0.5 else name.replace(".", "_")
     return styled(name, style if rng.random() < 0.9 else "pascal")

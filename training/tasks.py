@@ -29,6 +29,7 @@ RUNS_ON = re.compile(r"[,?!;]|\.(?!\d)")  # a text that cannot stand in a list
 
 
 def single(rng: random.Random, tool: Tool) -> Task:
+    """A request for one call, perhaps with talk around it."""
     spoken = arguments(rng, tool, rng.choice([0.0, 0.3, 0.5]))
     request = tool.ask(rng, spoken)
     if request[-1:] in ".?!" and rng.random() < 0.5:

@@ -14,7 +14,7 @@ from typing import Any
 
 from training.families import FAMILIES, Family, family_params
 from training.kinds import Kinds
-from training.naming import in_split, pick, slots_of, tidy, tool_name, words
+from training.naming import pick, slots_of, tidy, tool_name, words
 from training.natural import drawn
 from training.operations import operation_tool, relatives
 from training.phrases import NOUNS, VERBS
@@ -37,6 +37,7 @@ class Toolsmith:
         self._relatives = relatives(self.pools.operations)
 
     def tool(self, rng: random.Random) -> Tool:
+        """A tool of any origin."""
         roll = rng.random()
         if roll < 0.46:
             return self.everyday(rng)
@@ -168,7 +169,7 @@ class Toolsmith:
         style = rng.choice(["snake", "snake", "camel"])
         base = rng.choice([f"{verb} {noun}", f"{verb} {noun}", f"{noun} {verb}"])
         name = tool_name(rng, base, style, self.split)
-        if "_" in name and rng.random() < 0.1 and in_split(name, self.split):
+        if "_" in name and rng.random() < 0.1:
             name = name.replace("_", ".", 1)
         params: dict[str, Param] = {p.name: p for p in like or ()}
         needed = rng.randint(1, 3)
