@@ -8,7 +8,7 @@ import json
 import random
 from typing import Any, NamedTuple
 
-from training.naming import Split, joined, pick, rename, styled, words
+from training.naming import Split, joined, named, pick, rename, styled, words
 from training.pools import Pools
 from training.spoken import Draw, Param, Spoken, clock, date, integer, listed, number, verbatim
 
@@ -113,11 +113,6 @@ TEXT_KINDS = _rows(TEXT_RAW)
 NOTED = {kind: parts for (kind,), parts in _rows(NOTED_RAW)}
 INTEGERS = _rows(INTEGER_RAW)
 NUMBERS = _rows(NUMBER_RAW)
-
-
-def named(texts: str, name: str) -> list[str]:
-    """The texts between bars, with the name for {n} and as the first word of a sentence for {N}."""
-    return [t.replace("{N}", name.capitalize()).replace("{n}", name) for t in texts.split("|")]
 
 
 class _Meaning(NamedTuple):

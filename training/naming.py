@@ -106,6 +106,11 @@ def styled(name: str, style: str) -> str:
     return "_".join(parts)
 
 
+def named(texts: str, name: str) -> list[str]:
+    """The texts between bars, with the name for {n} and as the first word of a sentence for {N}."""
+    return [t.replace("{N}", name.capitalize()).replace("{n}", name) for t in texts.split("|")]
+
+
 def slots_of(phrase: str) -> list[str]:
     """The names in braces of a phrase, in order."""
     return re.findall(r"\{(\w+)\}", phrase)
@@ -126,7 +131,7 @@ def capital(text: str) -> str:
 
 
 def uncapital(text: str, values: Sequence[str]) -> str:
-    """A sentence as it goes on behind 'Also, ': its first letter small unless it begins a name or is I."""
+    """A sentence as it goes on behind 'Also, ': its first letter small but for a name, a value or I."""
     first = re.match(r"\W*[\w'-]+", text)
     word = first.group() if first else ""
     if re.match(r"I\b", word) or (not word[1:].islower() and len(word) > 1):

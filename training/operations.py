@@ -9,8 +9,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from training.kinds import Kinds, named
-from training.naming import rename, styled, tool_name, words
+from training.kinds import Kinds
+from training.naming import named, rename, styled, tool_name, words
 from training.spoken import Draw, Param, Spoken, date, integer, listed, number, verbatim
 from training.telling import Telling
 from training.tools import Tool, ordered
