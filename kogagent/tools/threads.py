@@ -11,6 +11,7 @@ import contextlib
 import contextvars
 import queue
 import threading
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -27,42 +28,28 @@ class _Job:
     context: contextvars.Context
 
 
-class Threads:
-    """At most `limit` threads, made when needed, gone when idle; jobs beyond that wait their turn."""
+class _Pool:
+    """What the threads share: it outlives their owner by as long as the last of them runs."""
 
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
-        self._lock = threading.Lock()
-        self._alive = 0
-        self._free = 0
+    def __init__(self) -> None:
+        self.jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()  # None: there will be no more
+        self.lock = threading.Lock()
+        self.alive = 0
+        self.free = 0
 
-    def submit(self, function: Callable[[], T]) -> asyncio.Future[T]:
-        """Run function() in a thread. Cancelling the future drops a job that waits and abandons one that
-        runs: no thread can be stopped from outside. function must not raise."""
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[T] = loop.create_future()
-        with self._lock:
-            start = self._free <= 0 and self._alive < self._limit
-            if start:
-                self._alive += 1
-            else:
-                self._free -= 1  # below zero: that many jobs wait for a thread
-        self._jobs.put(_Job(function, future, loop, contextvars.copy_context()))
-        if start:
-            threading.Thread(target=self._work, name="kogagent tool", daemon=True).start()
-        return future
-
-    def _work(self) -> None:
+    def work(self) -> None:
         while True:
             try:
-                job = self._jobs.get(timeout=_IDLE_S)
+                job = self.jobs.get(timeout=_IDLE_S)
             except queue.Empty:
-                with self._lock:
-                    if self._free <= 0:
+                with self.lock:
+                    if self.free <= 0:
                         continue  # a job was promised to this thread just now
-                    self._free -= 1
-                    self._alive -= 1
+                    self.free -= 1
+                    self.alive -= 1
+                return
+            if job is None:
+                self.jobs.put(None)  # for the next thread
                 return
             if not job.future.cancelled():
                 value = job.context.run(job.function)
@@ -70,8 +57,36 @@ class Threads:
                     job.loop.call_soon_threadsafe(_deliver, job.future, value)
                 del value
             del job  # or an idle thread would keep the last result alive
-            with self._lock:
-                self._free += 1
+            with self.lock:
+                self.free += 1
+
+
+class Threads:
+    """At most `limit` threads, made when needed; gone when idle, and when this object is."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._pool = _Pool()
+        # No lock there: it may be called in the middle of anything. One agent a request is common, and
+        # threads that wait for jobs of agents long gone would be hundreds.
+        weakref.finalize(self, self._pool.jobs.put, None).atexit = False
+
+    def submit(self, function: Callable[[], T]) -> asyncio.Future[T]:
+        """Run function() in a thread. Cancelling the future drops a job that waits and abandons one that
+        runs: no thread can be stopped from outside. function must not raise."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        pool = self._pool
+        with pool.lock:
+            start = pool.free <= 0 and pool.alive < self._limit
+            if start:
+                pool.alive += 1
+            else:
+                pool.free -= 1  # below zero: that many jobs wait for a thread
+        pool.jobs.put(_Job(function, future, loop, contextvars.copy_context()))
+        if start:
+            threading.Thread(target=pool.work, name="kogagent tool", daemon=True).start()
+        return future
 
 
 def _deliver(future: asyncio.Future[T], value: T) -> None:

@@ -672,6 +672,24 @@ async def test_the_last_result_is_not_kept_alive_by_an_idle_thread() -> None:
         await asyncio.sleep(0)
 
 
+async def test_threads_end_with_the_toolbox_that_had_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kogagent.tools.threads._IDLE_S", threading.TIMEOUT_MAX)
+    all_there = threading.Barrier(3)
+
+    def work() -> None:
+        used.append(threading.current_thread())
+        all_there.wait()
+
+    used: list[threading.Thread] = []
+    box, call = Toolbox([work]), asked("work")
+    await asyncio.gather(*(box.call(call, RunContext(None, call)) for _ in range(3)))
+    assert len(set(used)) == 3
+    del box
+    while any(thread.is_alive() for thread in used):
+        gc.collect()
+        await asyncio.sleep(0)
+
+
 def test_a_stuck_thread_does_not_keep_the_process_alive() -> None:
     code = """
 import asyncio, threading
