@@ -21,7 +21,9 @@ import typing_extensions
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 from pydantic.fields import FieldInfo
-from pydantic_core import from_json, to_jsonable_python
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import SchemaError as CoreError
+from pydantic_core import core_schema, from_json, to_jsonable_python
 
 from kogagent.errors import SchemaError
 from kogagent.tools.subset import subset
@@ -68,9 +70,13 @@ def explain(error: ValueError) -> str:
     said = []
     for one in found[:8]:
         where = ".".join(str(part) for part in one["loc"])
+        text = one["msg"].removeprefix("Value error, ")
+        if one["type"] == "value_error" and not where:  # a validator of the whole names what is wrong
+            said.append(text)
+            continue
+        text = text if text[1:2].isupper() else text[:1].lower() + text[1:]  # not "uRL"
         value = repr(one["input"]) if one["type"] not in ("missing", "json_invalid") else ""
         value = value if len(value) <= 60 else value[:57] + "…"
-        text = one["msg"][:1].lower() + one["msg"][1:]
         said.append(f"{where or 'value'}: {text}" + (f" (got {value})" if value else ""))
     if len(found) > len(said):
         said.append(f"and {len(found) - len(said)} more")
@@ -377,8 +383,9 @@ def _adapter(
             "known there. Define or import it before the tool, outside `if TYPE_CHECKING`.",
             tool=tool,
         ) from error
-    except (PydanticUserError, NameError, TypeError, RecursionError) as error:
-        said = str(error).splitlines()[0]
+    except (PydanticUserError, NameError, TypeError, RecursionError, CoreError) as error:
+        lines = str(error).splitlines()
+        said = lines[-1].removeprefix("error: ") + "." if isinstance(error, CoreError) else lines[0]
         raise SchemaError(
             f"tool {tool!r} ({place}) has a type that no JSON value can be read as: {said} "
             "Use JSON types, dataclasses, TypedDicts, enums or pydantic models.",
@@ -386,9 +393,24 @@ def _adapter(
         ) from error
 
 
+class _Schemas(GenerateJsonSchema):
+    """pydantic's schemas, without the two that let through texts which it would then refuse to read."""
+
+    def complex_schema(self, schema: core_schema.ComplexSchema) -> JsonSchemaValue:
+        return self.handle_invalid_for_json_schema(schema, "a complex number")
+
+    def dict_schema(self, schema: core_schema.DictSchema) -> JsonSchemaValue:
+        """With what keys must look like also where they are read as numbers."""
+        made = super().dict_schema(schema)
+        keys = self.generate_inner(schema["keys_schema"]) if "keys_schema" in schema else {}
+        if keys and keys.get("type") != "string":
+            made["propertyNames"] = keys
+        return made
+
+
 def _raw_schema(adapter: TypeAdapter[Any], tool: str, place: str) -> dict[str, Any]:
     try:
-        return adapter.json_schema(ref_template="#/$defs/{model}")
+        return adapter.json_schema(ref_template="#/$defs/{model}", schema_generator=_Schemas)
     except (PydanticUserError, RecursionError) as error:
         said = str(error).splitlines()[0]
         raise SchemaError(

@@ -14,6 +14,7 @@ _FORMATS = ("date", "time", "date-time", "uuid", "email", "uri", "ipv4", "ipv6")
 _TIMES = r"T(?:\d{1,6}H(?:\d{1,6}M)?(?:\d{1,6}S)?|\d{1,6}M(?:\d{1,6}S)?|\d{1,6}(?:\.\d{1,6})?S)"
 DURATION = rf"^P(?:\d{{1,6}}D(?:{_TIMES})?|{_TIMES})$"
 _BOUND = 1024  # bytes up to which a bound of their number can be told in a pattern
+_UNREAD = ("title", "deprecated", "readOnly", "writeOnly", "$comment")  # these say nothing to a model
 _INLINE_CHARS = 400  # a definition used more than once is written out in place while it is this short
 
 # Keywords of the subset. The value tells how to go on below the keyword.
@@ -21,6 +22,7 @@ _KEYWORDS: Mapping[str, typing.Literal["plain", "schema", "list", "map"]] = {
     "$ref": "plain",
     "type": "plain",
     "description": "plain",
+    **dict.fromkeys(("examples", "example"), "plain"),  # for the model to read
     "enum": "plain",
     "const": "plain",
     "pattern": "plain",
@@ -127,7 +129,8 @@ def _node(node: Any, path: str, tool: str, place: str) -> Any:
     if isinstance(node, bool):
         return node
     node = dict(node)
-    node.pop("title", None)
+    for key in _UNREAD:
+        node.pop(key, None)
     node.pop("uniqueItems", None)  # a set: repeats merge when it is read
     node.pop("discriminator", None)
     if "oneOf" in node:

@@ -15,10 +15,11 @@ from typing import Annotated, Any, Literal, Optional
 import numpy as np
 import pytest
 import typing_extensions
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, HttpUrl, SecretStr, field_validator, model_validator
 from tool_kinds import KINDS, Colour, Options, Point, Tree
 
 from kogagent import RunContext, SchemaError, Tool, tool
+from kogagent.tools.schema import explain, of_json_schema, of_type, read_json
 from kogagent.tools.tool import collect
 
 
@@ -513,6 +514,10 @@ def _stars(**a: int) -> None: ...
 def _private(a: object, b: threading_lock) -> None: ...  # type: ignore[name-defined]  # noqa: F821
 def _handle(a: Callable[[], int]) -> None: ...
 def _int_keys(a: dict[Literal["x"], int]) -> None: ...
+def _numbered(a: dict[str, list[dict[int, str]]]) -> None: ...
+def _either(a: dict[int | str, str]) -> None: ...
+def _imaginary(b: int, a: complex) -> None: ...
+def _ahead(b: int, a: Annotated[str, Field(pattern="(?=a)")]) -> None: ...
 def _two(a: RunContext[int], b: RunContext[int]) -> None: ...
 def _yields(a: int) -> typing.Iterator[int]:
     yield a
@@ -540,6 +545,10 @@ def _foreign(b: int, a: list[_Plain] | None = None) -> None: ...
         (_private, r"'threading_lock'"),
         (_handle, r"parameter 'a' of tool '_handle' \(.*py:\d+\) has a type without a JSON Schema"),
         (_int_keys, r"'_int_keys'.*'propertyNames'.*str keys"),
+        (_numbered, r"'_numbered'.*'propertyNames' at /properties/a/.*str keys"),
+        (_either, r"'_either'.*'propertyNames'.*str keys"),
+        (_imaginary, r"parameter 'a' of tool '_imaginary' \(.*py:\d+\) has a type without a JSON Schema"),
+        (_ahead, r"parameter 'a' of tool '_ahead' \(.*py:\d+\).*look-around"),
         (_two, r"'b'.*second RunContext"),
         (_yields, r"'_yields'.*generator.*list"),
         (_ayields, r"'_ayields'.*generator.*list"),
@@ -554,6 +563,75 @@ def _foreign(b: int, a: list[_Plain] | None = None) -> None: ...
 def test_what_cannot_be_a_tool_is_refused_with_words_that_help(function: Any, words: str) -> None:
     with pytest.raises(SchemaError, match=words):
         collect([function])
+
+
+def test_annotations_refuse_no_tool_and_examples_are_for_the_model_to_read() -> None:
+    class Badge(BaseModel):
+        model_config = ConfigDict(json_schema_extra={"example": {"number": 7}})
+        number: int = Field(examples=[7, 8], json_schema_extra={"$comment": "ours", "readOnly": True})
+        code: SecretStr = Field(SecretStr("0"), deprecated=True)
+
+    @tool
+    def admit(badge: Badge, door: Annotated[str, Field(examples=["north"])] = "south") -> str:
+        return f"{badge.number} by {door}"
+
+    assert admit.spec.parameters["properties"] == {
+        "badge": {
+            "type": "object",
+            "example": {"number": 7},
+            "properties": {
+                "number": {"type": "integer", "examples": [7, 8]},
+                "code": {"type": "string", "default": "**********"},
+            },
+            "required": ["number"],
+            "additionalProperties": False,
+        },
+        "door": {"type": "string", "examples": ["north"], "default": "south"},
+    }
+
+
+class Span(BaseModel):
+    First: int
+    last: int
+
+    @field_validator("last")
+    @classmethod
+    def small(cls, value: int) -> int:
+        if value > 9:
+            raise ValueError("Must be small")
+        return value
+
+    @model_validator(mode="after")
+    def ordered(self) -> Span:
+        if self.First > self.last:
+            raise ValueError("First must not be above last")
+        return self
+
+
+@pytest.mark.parametrize(
+    ("annotation", "text", "words"),
+    [
+        (Span, '{"First": 3, "last": 10}', "last: must be small (got 10)"),
+        (Span, '{"First": 3, "last": 2}', "First must not be above last"),
+        (HttpUrl, '"ftp://here"', "value: URL scheme should be 'http' or 'https' (got 'ftp://here')"),
+        (int, '"3"', "value: input should be a valid integer (got '3')"),
+    ],
+)
+def test_what_is_wrong_is_said_once_and_with_its_place(annotation: Any, text: str, words: str) -> None:
+    adapter, _ = of_type(annotation, name="answer")
+    with pytest.raises(ValueError) as caught:
+        read_json(adapter, text, None)
+    assert explain(caught.value) == words
+
+
+def test_a_tool_of_a_json_schema_tells_what_does_not_fit_by_its_path() -> None:
+    box = {"type": "object", "properties": {"Size": {"enum": ["s", "l"]}}}
+    made = of_json_schema(
+        {"type": "object", "properties": {"box": box}}, tool="pack", description="", place="here"
+    )
+    with pytest.raises(ValueError) as caught:
+        made.read('{"box": {"Size": "xl"}}')
+    assert explain(caught.value) == "box.Size: 'xl' is not one of ['s', 'l']"
 
 
 @pytest.mark.parametrize("name", ["", "two words", "1st", "dotted.name", "x" * 65, "é", 3])
