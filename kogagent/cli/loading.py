@@ -27,10 +27,11 @@ def load_engine(model: str, device: str, dtype: str, *, keep_prompts: bool = Fal
         gc.freeze()
 
 
-def load_tools(names: Sequence[str]) -> list[Any]:
-    """The tools that `module:name` stands for, `module` alone for every @tool in it. Looks in the current
-    directory first, as python -m does. Raises InputError naming what was not found."""
-    return [one for name in names for one in _load(name)]
+def load_tools(names: Sequence[str], option: str = "--tools") -> list[Any]:
+    """The tools that `module:name` stands for, `module` alone for every @tool in it; option is what messages
+    call them. Looks in the current directory first, as python -m does. Raises InputError naming what was not
+    found."""
+    return [one for name in names for one in _load(name, option)]
 
 
 def load_object(name: str, option: str) -> Any:
@@ -42,19 +43,19 @@ def load_object(name: str, option: str) -> Any:
     return _attribute(_module(name, module_name, option), path, name, option)
 
 
-def _load(name: str) -> list[Any]:
+def _load(name: str, option: str) -> list[Any]:
     from kogagent.tools.tool import Tool
 
     module_name, _, path = name.partition(":")
     if not module_name:
-        raise InputError(f"--tools {name!r}: write module:function, for example my_tools:weather")
-    module = _module(name, module_name, "--tools")
+        raise InputError(f"{option} {name!r}: write module:function, for example my_tools:weather")
+    module = _module(name, module_name, option)
     if not path:
         found = [value for value in vars(module).values() if isinstance(value, Tool)]
         if not found:
-            raise InputError(f"--tools {name!r}: the module has no @tool. Name a function: {name}:function")
+            raise InputError(f"{option} {name!r}: the module has no @tool. Name a function: {name}:function")
         return found
-    thing = _attribute(module, path, name, "--tools")
+    thing = _attribute(module, path, name, option)
     return list(thing) if isinstance(thing, list | tuple) else [thing]
 
 

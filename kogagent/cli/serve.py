@@ -73,7 +73,7 @@ def mcp_serve(
         from kogagent.mcp.offer import serve_stdio, server
 
         with redirect_stdout(sys.stderr):  # what a module prints when it is imported is no protocol
-            found = loading.load_tools(tools)
+            found = loading.load_tools(tools, option="the argument")
         serve_stdio(server(found, name=name))
     except InputError as error:
         report(error)
