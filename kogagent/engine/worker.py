@@ -13,6 +13,7 @@ EngineClosedError. Any other error belongs to the job that raised it.
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import time
 import weakref
@@ -60,8 +61,10 @@ class _Queue:
         self.jobs: set[_Job] = set()  # submitted, not ended
         self.current: _Job | None = None
         self.closing = False
+        self.forked = False
         self.failure: DeviceError | None = None
         self.at_end: Callable[[], None] | None = None
+        _queues.add(self)
 
     def submit(self, job: _Job) -> None:
         with self.lock:
@@ -85,6 +88,11 @@ class _Queue:
             return True
 
     def refusal(self) -> EngineClosedError:
+        if self.forked:
+            return EngineClosedError(
+                "the engine was loaded before this process was forked, and its thread is in the parent. "
+                "Load one in each process."
+            )
         if self.failure is None:
             return EngineClosedError("the engine is closed. Load a new one.")
         error = EngineClosedError(
@@ -117,6 +125,20 @@ class _Queue:
             self.asleep = False
             if self.bell.locked():
                 self.bell.release()
+
+
+_queues: weakref.WeakSet[_Queue] = weakref.WeakSet()  # of this process: a fork closes them in the child
+
+
+def _forked() -> None:
+    for queue in list(_queues):
+        queue.lock = threading.RLock()  # a thread that is not here may hold the other
+        queue.jobs, queue.current = set(), None
+        queue.closing = queue.forked = True
+
+
+if hasattr(os, "register_at_fork"):  # else there is no forking
+    os.register_at_fork(after_in_child=_forked)
 
 
 def _serve(queue: _Queue) -> None:

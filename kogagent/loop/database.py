@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import queue
 import sqlite3
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -68,11 +70,12 @@ class Database:
             queue.SimpleQueue()
         )
         self._thread: threading.Thread | None = None
-        self._closed = False
+        self._closed = self._forked = False
         self._db = self._connect(durable)
         # A second connection reads: in a write-ahead log it never waits for the first.
         self._read_lock = self._lock if path == ":memory:" else threading.RLock()
         self._reading = self._db if path == ":memory:" else sqlite3.connect(path, check_same_thread=False)
+        _databases.add(self)
 
     def _connect(self, durable: bool) -> sqlite3.Connection:
         try:
@@ -215,7 +218,18 @@ class Database:
             self._reading.close()
             self._db.close()
 
+    def leave_to_parent(self) -> None:
+        """Refuse everything from now on: this process was forked, and has neither the thread nor the right to
+        use the parent's connections."""
+        self._lock = self._read_lock = threading.RLock()  # a thread that is not here may hold the others
+        self._closed = self._forked = True
+
     def _check_open(self) -> None:
+        if self._forked:
+            raise InputError(
+                f"the session store {self._path} was opened before this process was forked. "
+                "Open it in each process."
+            )
         if self._closed:
             raise InputError(f"the session store {self._path} is closed. Open it again.")
 
@@ -229,6 +243,18 @@ class Database:
 
     def _trouble(self, error: Exception) -> InputError:
         return InputError(f"{self._path} cannot be used: {error}. Check the file and its disk.")
+
+
+_databases: weakref.WeakSet[Database] = weakref.WeakSet()
+
+
+def _forked() -> None:
+    for database in list(_databases):
+        database.leave_to_parent()
+
+
+if hasattr(os, "register_at_fork"):  # else there is no forking
+    os.register_at_fork(after_in_child=_forked)
 
 
 def _busy(error: sqlite3.Error) -> bool:

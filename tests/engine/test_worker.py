@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import gc
 import math
+import os
+import subprocess
+import sys
 import threading
 import weakref
 from collections.abc import Callable
@@ -609,3 +612,38 @@ async def test_a_toy_backend_runs_through_the_thread(worker: Worker) -> None:
         return backend.decode(kv, [3, 4], plan)
 
     assert await take_all(worker.segment(begin())) == backend.greedy([3, 4], 6)
+
+
+FORKS = """
+import asyncio, os
+from kogagent.engine.worker import Worker
+from kogagent.errors import EngineClosedError
+
+worker = Worker()
+held = worker._queue.lock
+held.acquire()  # as a thread might that does not come along
+child = os.fork()
+if child == 0:
+    try:
+        asyncio.run(worker.call(lambda: 1))
+    except EngineClosedError as error:
+        print(error, flush=True)
+    worker.close()
+    os._exit(7)
+held.release()
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+print(asyncio.run(worker.call(lambda: "the parent goes on")))
+worker.close()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no forking")
+def test_a_forked_child_is_refused_at_once_and_the_parent_goes_on() -> None:
+    # In a process of its own: pytest's has other threads, beside which nobody should fork.
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-W", "ignore", "-c", FORKS]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
+    refused, went_on = done.stdout.splitlines()
+    assert "forked" in refused and "Load one in each process" in refused
+    assert went_on == "the parent goes on"

@@ -92,6 +92,42 @@ def test_a_session_killed_at_any_point_resumes_with_a_whole_history(
     assert done.stdout.endswith("25 kills, every history whole\n")
 
 
+FORKS = """
+import os, sys
+from kogagent import Agent, InputError, SessionStore
+from kogagent.testing import ScriptedModel
+
+store = SessionStore(sys.argv[1])
+Agent(ScriptedModel("x")).run_sync("go", history=store.open("a"))
+child = os.fork()
+if child == 0:
+    for use in (store.sessions, lambda: store.open("b")):
+        try:
+            use()
+        except InputError as error:
+            print(error, flush=True)
+    store.close()
+    with SessionStore(sys.argv[1]) as own:
+        Agent(ScriptedModel("y")).run_sync("go", history=own.open("b"))
+    os._exit(7)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+Agent(ScriptedModel("z")).run_sync("go", history=store.open("a"))
+print([(one.id, one.messages) for one in store.sessions()])
+store.close()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no forking")
+def test_a_forked_child_opens_a_store_of_its_own_or_is_told_to(path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-W", "ignore", "-c", FORKS, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
+    *refused, kept = done.stdout.splitlines()
+    assert len(refused) == 2 and all("forked. Open it in each process" in line for line in refused)
+    assert kept == "[('a', 4), ('b', 2)]"
+
+
 async def test_readers_see_whole_messages_while_a_run_writes(path: Path) -> None:
     with SessionStore(path) as store, SessionStore(path) as reader:
         seen: list[int] = []
