@@ -50,8 +50,14 @@ def build(engine: Engine, *, name: str, temperature: float, max_running: int) ->
             return _error(missing)
         return JSONResponse(about)
 
+    async def health(request: Request) -> JSONResponse:
+        if engine.closed:
+            return JSONResponse({"status": "closed"}, 503)
+        return JSONResponse({"status": "ok"})
+
     return Starlette(
         routes=[
+            Route("/health", health),
             Route("/v1/models", models),
             Route("/v1/models/{name:path}", model),
             Route(

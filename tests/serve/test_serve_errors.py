@@ -278,3 +278,14 @@ async def test_the_options_of_the_application_are_checked(tokenizer: Tokenizer) 
         for options in ({"name": ""}, {"temperature": 9}, {"max_running": 0}):
             with pytest.raises(InputError, match=next(iter(options))):
                 app(engine, **options)
+
+
+async def test_health_is_told_until_the_engine_is_closed(tokenizer: Tokenizer) -> None:
+    engine = scripted_engine(ScriptedBackend(tokenizer, ["Hello."]), tokenizer)
+    async with listening(app(engine)) as url, httpx2.AsyncClient(base_url=url, timeout=None) as http:
+        told = await http.get("/health")
+        assert (told.status_code, told.json()) == (200, {"status": "ok"})
+        assert (await http.post("/health")).status_code == 405
+        await engine.aclose()
+        told = await http.get("/health")
+        assert (told.status_code, told.json()) == (503, {"status": "closed"})
