@@ -42,6 +42,7 @@ MIGRATIONS: Final = (
     ALTER TABLE sessions ADD COLUMN awaiting TEXT NOT NULL DEFAULT '[]';
     UPDATE sessions SET updated = created;
     """,
+    "ALTER TABLE sessions ADD COLUMN begun TEXT NOT NULL DEFAULT '[]';",
 )
 _BUSY_MS = 10_000  # another process writes: commits take well under a millisecond
 Step: TypeAlias = Callable[[sqlite3.Connection], None]

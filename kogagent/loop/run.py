@@ -26,6 +26,7 @@ from kogagent.loop.turn import hear
 from kogagent.types import (
     AgentEvent,
     Answer,
+    Approved,
     AskedAgain,
     AssistantMessage,
     FinishReason,
@@ -309,6 +310,10 @@ class Run:
         """Run the calls that waited and have their answer; the others wait on."""
         calls = tuple(call for call in self._transcript.awaiting if call.id in self._answers)
         if calls:
+            approved = [call for call in calls if isinstance(self._answers[call.id], Approved)]
+            if approved:
+                self._transcript.begin(approved)
+                await self._transcript.settled()
             await self._acting.act(self._setup, calls, self._turns, None, self._answers)
             await self._transcript.settled()
 

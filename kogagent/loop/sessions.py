@@ -26,7 +26,7 @@ class SessionInfo:
     """One stored conversation.
 
     created and updated are UTC, ISO 8601; parent is the session it was forked from, or "". awaiting: ids of
-    the calls whose results come later, see `Agent.run(answers=…)`.
+    the calls whose results come later and that nobody has begun, see `Agent.run(answers=…)`.
     """
 
     id: str
@@ -55,7 +55,7 @@ class SessionStore:
         """The session's transcript, made if there is none; everything a run appends to it is stored.
 
         Calls without a result, left by a process that was killed, are closed first; those whose results come
-        later wait on.
+        later wait on, unless they were approved and had begun.
         """
         if not session:
             raise InputError("a session needs an id that is not empty")
@@ -67,7 +67,11 @@ class SessionStore:
         rows = _Rows(self._db, session)
         transcript = Transcript(messages, journal=rows)
         rows.awaiting = [call.id for call in transcript.awaiting]
+        ((begun,),) = self._db.read("SELECT begun FROM sessions WHERE id = ?", (session,))
+        rows.begun = [call for call in json.loads(begun) if call in rows.awaiting]
         transcript.close_calls(waiting=False)
+        for call in rows.begun:
+            transcript.close_calls(only=call)
         transcript.flush()
         return transcript
 
@@ -84,11 +88,13 @@ class SessionStore:
         """All of them, oldest first."""
         rows = self._db.read(
             "SELECT id, created, (SELECT count(*) FROM messages WHERE session = id), coalesce(parent, ''),"
-            " updated, awaiting FROM sessions ORDER BY created, id"
+            " updated, awaiting, begun FROM sessions ORDER BY created, id"
         )
         return tuple(
-            SessionInfo(id, created, messages, parent, updated, tuple(json.loads(awaiting)))
-            for id, created, messages, parent, updated, awaiting in rows
+            SessionInfo(
+                id, created, messages, parent, updated, _without(json.loads(awaiting), json.loads(begun))
+            )
+            for id, created, messages, parent, updated, awaiting, begun in rows
         )
 
     def fork(self, session: str, new: str, *, messages: int | None = None) -> Transcript:
@@ -103,8 +109,8 @@ class SessionStore:
         def copy(db: sqlite3.Connection) -> None:
             try:
                 db.execute(
-                    "INSERT INTO sessions (id, parent, updated)"
-                    " VALUES (?, ?, strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))",
+                    "INSERT INTO sessions (id, parent, updated, begun)"
+                    " SELECT ?, id, strftime('%Y-%m-%dT%H:%M:%fZ', 'now'), begun FROM sessions WHERE id = ?",
                     (new, session),
                 )
             except sqlite3.IntegrityError:
@@ -146,23 +152,34 @@ class _Rows:
         self._session = session
         self.posted = self.written = 0
         self.awaiting: list[str] = []
+        self.begun: list[str] = []  # of those
 
     def append(self, at: int, message: Message) -> None:
-        awaiting = self._awaiting_after(message)
+        told = self._waiting() if self._changed_by(message) else None
 
         def step(db: sqlite3.Connection) -> None:
             _fill(db, self._session, at, (message,))
-            if awaiting is not None:
-                self._wait_for(db, awaiting)
+            if told is not None:
+                db.execute(*told)
+
+        self._db.post(self, step)
+
+    def begin(self, calls: Sequence[str]) -> None:
+        self.begun = [*self.begun, *calls]
+        told = self._waiting()
+
+        def step(db: sqlite3.Connection) -> None:
+            db.execute(*told)
 
         self._db.post(self, step)
 
     def cut(self, length: int) -> None:
-        self.awaiting = []
+        self.awaiting, self.begun = [], []
+        told = self._waiting()
 
         def step(db: sqlite3.Connection) -> None:
             db.execute("DELETE FROM messages WHERE session = ? AND at >= ?", (self._session, length))
-            self._wait_for(db, [])
+            db.execute(*told)
 
         self._db.post(self, step)
 
@@ -187,21 +204,30 @@ class _Rows:
             f"session {self._session!r} has been continued or deleted elsewhere. Open it again."
         )
 
-    def _awaiting_after(self, message: Message) -> list[str] | None:
-        """The calls that wait after this message, None where that changes nothing."""
+    def _changed_by(self, message: Message) -> bool:
+        """Whether a message changes which calls wait."""
         if not isinstance(message, ToolMessage):
-            return None
+            return False
         result = message.result
         if result.status == "deferred":
             self.awaiting = [*self.awaiting, result.call_id]
         elif result.call_id in self.awaiting:
             self.awaiting = [one for one in self.awaiting if one != result.call_id]
+            self.begun = [one for one in self.begun if one != result.call_id]
         else:
-            return None
-        return self.awaiting
+            return False
+        return True
 
-    def _wait_for(self, db: sqlite3.Connection, calls: Sequence[str]) -> None:
-        db.execute("UPDATE sessions SET awaiting = ? WHERE id = ?", (json.dumps(calls), self._session))
+    def _waiting(self) -> tuple[str, tuple[str, ...]]:
+        """What says which calls wait now."""
+        return (
+            "UPDATE sessions SET awaiting = ?, begun = ? WHERE id = ?",
+            (json.dumps(self.awaiting), json.dumps(self.begun), self._session),
+        )
+
+
+def _without(ids: Sequence[str], others: Sequence[str]) -> tuple[str, ...]:
+    return tuple(one for one in ids if one not in others)
 
 
 def _fill(db: sqlite3.Connection, session: str, start: int, messages: Sequence[Message]) -> None:

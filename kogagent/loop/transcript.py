@@ -80,6 +80,9 @@ class Journal(Protocol):
     def append(self, at: int, message: Message) -> None:
         """The message at this place, which is the next."""
 
+    def begin(self, calls: Sequence[str]) -> None:
+        """Calls of these ids, whose results come later, are being run from now on."""
+
     def cut(self, length: int) -> None:
         """Everything from this place on is gone."""
 
@@ -186,6 +189,12 @@ class Transcript:
         """`settled` for who may not wait on the loop: blocks, for well under a millisecond as a rule."""
         if self.journal is not None:
             self.journal.flush()
+
+    def begin(self, calls: Iterable[ToolCall]) -> None:
+        """Say that calls which wait are about to run. Where that is written down and the process is killed
+        before their results are, they have been cancelled: nobody is asked again whether they may run."""
+        if self.journal is not None:
+            self.journal.begin([call.id for call in calls])
 
     def close_calls(
         self, text: str = _CANCELLED, *, only: str | None = None, waiting: bool = True

@@ -4,6 +4,7 @@ process."""
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -227,3 +228,56 @@ async def test_another_process_finds_the_session_that_waits_and_goes_on(tmp_path
         messages = store.open("ada").view
         assert isinstance(messages[2], ToolMessage)
         assert messages[2].result.text == "a is gone, says the other process"
+
+
+async def test_an_approved_call_that_a_kill_interrupts_is_not_asked_for_again(tmp_path: Path) -> None:
+    path, killed = tmp_path / "sessions.sqlite", tmp_path / "killed.sqlite"
+
+    @tool(needs_approval=True)
+    async def pay(amount: int) -> str:
+        """Pay."""
+        RAN.append(str(amount))
+        if not killed.exists():  # what a process that is killed now leaves behind
+            with sqlite3.connect(path) as found, sqlite3.connect(killed) as kept:
+                found.backup(kept)
+            found.close()
+            kept.close()
+        return f"{amount} paid"
+
+    calls = [call("pay", amount=n) for n in (1, 2, 3, 4)]
+    with SessionStore(path) as store:
+        agent = Agent(ScriptedModel(calls, "Done."), [pay], approve="defer")
+        await agent.run("go", history=store.open("ada"))
+        (info,) = store.sessions()
+        one, two, three, _ = info.awaiting
+        answers: dict[str, Answer] = {one: Approved(), two: Denied("no"), three: Supplied("3 paid by hand")}
+        await agent.run(history=store.open("ada"), answers=answers)
+        (info,) = store.sessions()
+        assert info.awaiting == ("call_4",) and RAN == ["1"]
+        await agent.run(history=store.open("ada"), answers={"call_4": Approved()})
+        assert [one.awaiting for one in store.sessions()] == [()] and RAN == ["1", "4"]
+
+    with SessionStore(killed) as store:
+        (info,) = store.sessions()
+        assert info.awaiting == (two, three, "call_4"), "those that had not begun"
+        fork = store.fork("ada", "other")
+        for transcript in (fork, store.open("ada")):
+            assert [c.id for c in transcript.awaiting] == [two, three, "call_4"]
+            results = {m.result.call_id: m.result for m in transcript.view if isinstance(m, ToolMessage)}
+            assert [results[c].status for c in info.awaiting] == ["deferred"] * 3
+            assert results[one].status == "cancelled" and "may have had effects" in results[one].text
+        with pytest.raises(InputError, match="no call of that id waits"):
+            await agent.run(history=store.open("ada"), answers={one: Approved()})
+        result = await agent.run(history=store.open("ada"), answers={two: Approved(), three: Approved()})
+        assert RAN[2:] == ["2", "3"] and [c.id for c in result.pending] == ["call_4"]
+
+
+async def test_an_id_that_was_begun_once_may_wait_again(tmp_path: Path) -> None:
+    with SessionStore(tmp_path / "sessions.sqlite") as store:
+        for _ in range(2):  # a scripted model names its first call the same
+            agent = Agent(ScriptedModel(call("delete", path="a"), "x"), [delete], approve="defer")
+            await agent.run("go", history=store.open("ada"))
+            assert store.sessions()[0].awaiting == ("call_1",)
+            assert [c.id for c in store.open("ada").awaiting] == ["call_1"]
+            await agent.run(history=store.open("ada"), answers={"call_1": Approved()})
+        assert RAN == ["a", "a"] and store.sessions()[0].awaiting == ()
