@@ -51,7 +51,7 @@ def connect(
     """
     if isinstance(server, str):
         if not server.startswith(("http://", "https://")):
-            raise InputError(f"server={server!r} is no URL. Pass a command as a list: [{server!r}, …].")
+            raise InputError(f"server={server!r} is no URL. Pass a command as a list: {server.split()}.")
         if env is not None or cwd is not None:
             raise InputError("env and cwd are for a command, and the server is a URL")
     else:

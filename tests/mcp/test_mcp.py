@@ -218,7 +218,7 @@ async def test_a_server_that_cannot_be_reached_is_one_clear_error() -> None:
 
 async def test_options_that_make_no_sense_are_refused_at_once() -> None:
     bad: list[tuple[Any, dict[str, Any], str]] = [
-        ("uvx server", {}, "as a list"),
+        ("uvx server", {}, r"as a list: \['uvx', 'server'\]"),
         ([], {}, "non-empty"),
         ("http://x/mcp", {"env": {}}, "env"),
         (["x"], {"headers": {}}, "headers"),
