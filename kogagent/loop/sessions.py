@@ -88,13 +88,11 @@ class SessionStore:
         """All of them, oldest first."""
         rows = self._db.read(
             "SELECT id, created, (SELECT count(*) FROM messages WHERE session = id), coalesce(parent, ''),"
-            " updated, awaiting, begun FROM sessions ORDER BY created, id"
+            " updated, awaiting FROM sessions ORDER BY created, id"
         )
         return tuple(
-            SessionInfo(
-                id, created, messages, parent, updated, _without(json.loads(awaiting), json.loads(begun))
-            )
-            for id, created, messages, parent, updated, awaiting, begun in rows
+            SessionInfo(id, created, messages, parent, updated, tuple(json.loads(awaiting)))
+            for id, created, messages, parent, updated, awaiting in rows
         )
 
     def fork(self, session: str, new: str, *, messages: int | None = None) -> Transcript:
@@ -219,15 +217,12 @@ class _Rows:
         return True
 
     def _waiting(self) -> tuple[str, tuple[str, ...]]:
-        """What says which calls wait now."""
+        """What says which calls wait for somebody now, and which were begun."""
+        waiting = [call for call in self.awaiting if call not in self.begun]
         return (
             "UPDATE sessions SET awaiting = ?, begun = ? WHERE id = ?",
-            (json.dumps(self.awaiting), json.dumps(self.begun), self._session),
+            (json.dumps(waiting), json.dumps(self.begun), self._session),
         )
-
-
-def _without(ids: Sequence[str], others: Sequence[str]) -> tuple[str, ...]:
-    return tuple(one for one in ids if one not in others)
 
 
 def _fill(db: sqlite3.Connection, session: str, start: int, messages: Sequence[Message]) -> None:
