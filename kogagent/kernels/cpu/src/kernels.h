@@ -16,7 +16,7 @@ constexpr uint32_t kFewRows = 8;     // up to here rows meet the weights as they
 constexpr uint32_t kPanel = 512;     // columns that are unpacked at a time for more rows than that
 constexpr uint32_t kPanelBlocks = 4; // and blocks
 constexpr uint32_t kWordPanel = 128; // columns that share scales where integer products are made of 16-bit words
-constexpr uint32_t kPlaces = 2;     // in which a thread reads its weights side by side
+constexpr uint32_t kPlaces = 2;      // in which a thread reads its weights side by side
 constexpr uint32_t kQueries = 8;     // queries of one Attend at most
 
 // A packed block holds 16 rows of `in` columns:

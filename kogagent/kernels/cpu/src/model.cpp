@@ -347,11 +347,9 @@ void Model::append_head(const Job& job, Scratch& own, uint32_t n, uint32_t lane,
 
 // Those heads all of whose rows are in this run.
 void Model::append_heads(const Job& job, Scratch& own, uint32_t n, const Run& run) {
-  for (uint32_t which = 0; which < 2 * lane_kv; which++) {
-    const uint32_t from = (lane_heads + which) * s.head_dim;
-    if (from < run.block * kBlock || from >= (run.block + run.blocks) * kBlock) continue;
+  heads_of(run, [&](uint32_t which) {
     for (uint32_t m = 0; m < job.rows; m++) append_head(job, own, n, run.lane, which, m);
-  }
+  });
 }
 
 // t's share of all heads.
@@ -364,18 +362,17 @@ void Model::append(const Job& job, uint32_t t, uint32_t n) {
 // Of the keys and values that w will append the cache's lines: a key's are one for each number or two, far apart.
 void Model::ask_for_ends(const Job& job, uint32_t w, uint32_t n) const {
   const uint32_t h = s.head_dim;
-  const size_t tiles = (job.capacity + kBlock - 1) / kBlock, line = kBlock * cache_size;
+  const size_t tiles = (job.capacity + kBlock - 1) / kBlock;
+  const size_t tile = h * kBlock * cache_size, row = value_width * cache_size;
   team.each(w, [&](uint32_t t) {
     for (const Run& run : layers[n].matrices[KOG_QKV].runs[t])
-      for (uint32_t which = 0; which < 2 * lane_kv; which++) {
-        const uint32_t from = (lane_heads + which) * h;
-        if (from < run.block * kBlock || from >= (run.block + run.blocks) * kBlock) continue;
-        const size_t store = size_t(n) * s.kv_heads + run.lane * lane_kv + which % lane_kv, row = value_width * cache_size;
+      heads_of(run, [&](uint32_t which) {
+        const size_t store = size_t(n) * s.kv_heads + run.lane * lane_kv + which % lane_kv;
         const bool is_key = which < lane_kv;
-        const uint8_t* to = is_key ? job.keys + (store * tiles + job.position / kBlock) * h * line
+        const uint8_t* to = is_key ? job.keys + (store * tiles + job.position / kBlock) * tile
                                    : job.values + (store * job.capacity + job.position) * row;
-        for (size_t at = 0; at < (is_key ? h * line : row); at += 64) __builtin_prefetch(to + at, 1);
-      }
+        for (size_t at = 0; at < (is_key ? tile : row); at += 64) __builtin_prefetch(to + at, 1);
+      });
   });
 }
 

@@ -90,6 +90,9 @@ class Model {
   void gate_up(const Job& job, Scratch& own, const Packed& m, const Piece& piece, const float* x, bool again);
   void append(const Job& job, uint32_t t, uint32_t n);
   void append_heads(const Job& job, Scratch& own, uint32_t n, const Run& run);
+  // Calls work(which) for each k or v head of a lane that has its first row in a run.
+  template <class F>
+  void heads_of(const Run& run, const F& work) const;
   void append_head(const Job& job, Scratch& own, uint32_t n, uint32_t lane, uint32_t which, uint32_t m);
   void ask_for_ends(const Job& job, uint32_t w, uint32_t n) const;
   void attend(const Job& job, uint32_t t, const Layer& layer, uint32_t n);
@@ -139,6 +142,14 @@ class Model {
   Deal deal;
   Team team;  // last: its threads use all of the above
 };
+
+template <class F>
+void Model::heads_of(const Run& run, const F& work) const {
+  for (uint32_t which = 0; which < 2 * lane_kv; which++) {
+    const uint32_t from = (lane_heads + which) * s.head_dim;
+    if (from >= run.block * kBlock && from < (run.block + run.blocks) * kBlock) work(which);
+  }
+}
 
 template <class F>
 void Model::share_out(const Packed& m, uint32_t of_pass, uint32_t rows, bool dealt, uint32_t w, const F& work) {
