@@ -113,11 +113,11 @@ class FusedOperations(Operations):
         columns = z.shape[-1]
         x, squares = s.new_empty(n, count, dim), s.new_empty(n, count, dim // WIDE, dtype=torch.float32)
         # a short product waits for its streams: small tiles, many at a time; a long one for weights from L2
-        high, warps, registers = (64, 4, 168) if columns <= 2 * DEEP else (128, 8, 128)
+        high, warps, stages, registers = (64, 4, 2, 168) if columns <= 2 * DEEP else (128, 8, 3, 128)
         streams_kernel[(triton.cdiv(n, high) * count * (dim // WIDE),)](
             z, w, before, s, x, squares, n,
             columns=columns, dim=dim, n_lanes=count, apart=before.ndim == 3, high=high, wide=WIDE, deep=DEEP,
-            num_warps=warps, num_stages=3, maxnreg=registers,
+            num_warps=warps, num_stages=stages, maxnreg=registers,
         )  # fmt: skip
         return x, torch.rsqrt(squares.sum(-1, keepdim=True) / dim + eps)
 
@@ -130,10 +130,10 @@ class FusedOperations(Operations):
             return super().gradients(draw, w, later, x, factor, dfactor)
         slope = (dfactor * factor.pow(3) * (-1 / dim)).contiguous()
         dx, ds = torch.empty_like(x), x.new_empty(n, dim)
-        wide = WIDE // 2  # two sums a program
-        gradients_kernel[(triton.cdiv(n, 128) * (dim // wide),)](
+        high, wide = 64, WIDE // 2  # two sums a program
+        gradients_kernel[(triton.cdiv(n, high) * (dim // wide),)](
             draw.contiguous(), w, x, slope, later.contiguous(), dx, ds, n,
-            columns=w.shape[1], dim=dim, n_lanes=x.shape[1], high=128, wide=wide, deep=DEEP,
-            num_warps=8, num_stages=2, maxnreg=128,
+            columns=w.shape[1], dim=dim, n_lanes=x.shape[1], high=high, wide=wide, deep=DEEP,
+            num_warps=4, num_stages=3, maxnreg=128,
         )  # fmt: skip
         return dx, ds

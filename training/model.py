@@ -21,6 +21,13 @@ from kogagent.spec import ModelSpec
 from training.streams import Operations, Streams, moves
 
 Program = Literal["eager", "compiled", "fused"]
+TILES: Any = {
+    "fwd_BLOCK_M": 64, "fwd_BLOCK_N": 64, "fwd_num_warps": 4, "fwd_num_stages": 3,
+    "bwd_BLOCK_M1": 32, "bwd_BLOCK_N1": 64, "bwd_BLOCK_M2": 64, "bwd_BLOCK_N2": 32,
+    "bwd_num_warps": 4, "bwd_num_stages": 3,
+}  # fmt: skip
+"""Of the attention kernels. Most blocks of a row of branches are masked in part: what that takes beside torch's
+own tiles of 128 does not fit the registers (docs/nano.md)."""
 STACKED = ("attn_norm", "wq", "wk", "wv", "wo", "ffn_norm", "w1", "w3", "w2")
 
 
@@ -38,7 +45,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: Any) -> Tensor:
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
     from torch.nn.attention.flex_attention import flex_attention
 
-    out = flex_attention(q, k, v, block_mask=mask)
+    out = flex_attention(q, k, v, block_mask=mask, kernel_options=TILES)
     assert isinstance(out, Tensor)
     return out
 
@@ -218,7 +225,8 @@ class Layout:
     """Who may see whom in rows that hold several documents, each with a start that its branches share.
 
     A document ends with the id `end`. A branch begins where `starts` says so and sees its document's tokens
-    before the first branch, and itself: as if each branch stood alone behind that start. All [B, T].
+    before the first branch, and itself: as if each branch stood alone behind that start. All [B, T], int32,
+    since a mask compares them for every pair.
     """
 
     place: Tensor
@@ -230,7 +238,7 @@ class Layout:
 
     @classmethod
     def of(cls, ids: Tensor, starts: Tensor, end: int) -> Layout:
-        index = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
+        index = torch.arange(ids.shape[1], device=ids.device, dtype=torch.int32).expand_as(ids)
         opens = F.pad(ids[:, :-1] == end, (1, 0), value=True)
         borders = opens | starts
         document = torch.where(opens, index, 0).cummax(1).values
@@ -239,8 +247,8 @@ class Layout:
         first = starts & (index > 0) & (begin.roll(1, 1) == document)
         lead = torch.where(first, index, 0).cummax(1).values
         shared = torch.where(lead > document, lead - document, 0)
-        group = borders.long().cumsum(1)
-        return cls(index - begin + shared, group, group.gather(1, document))
+        group = borders.cumsum(1, dtype=torch.int32)
+        return cls(index - begin + shared, group, group.gather(1, document.long()))
 
 
 def dense_masks(layout: Layout, windows: Sequence[int]) -> dict[int, Tensor]:
@@ -255,7 +263,7 @@ def dense_masks(layout: Layout, windows: Sequence[int]) -> dict[int, Tensor]:
 
 def reaches(windows: Sequence[int], context: int, device: torch.device | str) -> dict[int, Tensor]:
     """How far back each window sees, as device scalars: one compiled mask serves all widths."""
-    return {w: torch.tensor(w or context, device=device) for w in sorted(set(windows))}
+    return {w: torch.tensor(w or context, device=device, dtype=torch.int32) for w in sorted(set(windows))}
 
 
 def block_masks(layout: Layout, reach_of: dict[int, Tensor], make: Any) -> dict[int, Any]:
