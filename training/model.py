@@ -26,8 +26,8 @@ TILES: Any = {
     "bwd_BLOCK_M1": 32, "bwd_BLOCK_N1": 64, "bwd_BLOCK_M2": 64, "bwd_BLOCK_N2": 32,
     "bwd_num_warps": 4, "bwd_num_stages": 3,
 }  # fmt: skip
-"""Of the attention kernels. Most blocks of a row of branches are masked in part: what that takes beside torch's
-own tiles of 128 does not fit the registers (docs/nano.md)."""
+"""Of the attention kernels. Most blocks of a row of branches are masked in part; what that takes beside
+torch's own tiles of 128 does not fit the registers (docs/nano.md)."""
 STACKED = ("attn_norm", "wq", "wk", "wv", "wo", "ffn_norm", "w1", "w3", "w2")
 
 
