@@ -161,9 +161,9 @@ def measure(spec: ModelSpec, repeats: int, *, peers: bool) -> list[Record]:
 WHERE: tuple[tuple[type, str, str, str], ...] = (
     (Segment, "step", "the worker's thread has it", ""),
     (CudaDecode, "wait", "its session's cache is ready", ""),
-    (Prefill, "greedy", "the segment's rules are looked up", "the id is on the host"),
-    (Prefill, "_bodies", "checked", ""),  # a generator: it runs later
-    (Prefill, "_last", "ids and layers are queued", "the tail is queued"),
+    (Prefill, "greedy", "the segment's rules are looked up", "the id is found"),
+    (Prefill, "_bodies", "checked", ""),  # a generator: it runs later, and waits itself before it packs
+    (Prefill, "_wait", "ids are packed and all is queued", "the card has ended"),
     (Segment, "_post", "the answer is drawn up", ""),
 )
 """(class, method, what is done when it begins, what when it returns), in the order of a first token."""

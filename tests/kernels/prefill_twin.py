@@ -71,6 +71,7 @@ def land(
     output: torch.Tensor,
     late: torch.Tensor,
     normed: torch.Tensor,
+    weights: torch.Tensor,
     own: float,
     others: float,
     late_own: float,
@@ -85,6 +86,7 @@ def land(
     *,
     has_late: bool,
     factored: bool,
+    weighted: bool,
     **_: Any,
 ) -> None:
     count, first = grid[0], _first(meta, bool(tail))
@@ -101,6 +103,8 @@ def land(
         at = slice(count) if late_compact else here
         x = x + landed(late[:, at].float(), late_own, late_others)
     normed[:, :count] = _norm(x, eps).to(normed.dtype)
+    if weighted:
+        normed[:, :count] = (normed[:, :count].float() * weights).to(normed.dtype)
     if factored:
         rms[:, here] = _rms(x, eps)[..., 0]
     if tail or not factored:  # else they are normed

@@ -153,11 +153,13 @@ def test_embedding_kernel_is_its_twin(
 @pytest.mark.parametrize("factored", [False, True])
 @pytest.mark.parametrize("together", [1, LANES])
 @pytest.mark.parametrize("tail, late_compact", [(False, False), (True, False), (True, True)])
+@pytest.mark.parametrize("weighted", [False, True])
 def test_landing_kernel_is_its_twin(
     factored: bool,
     together: int,
     tail: bool,
     late_compact: bool,
+    weighted: bool,
     interpreted: ModuleType,
     rng: np.random.Generator,
 ) -> None:
@@ -171,11 +173,12 @@ def test_landing_kernel_is_its_twin(
         _random(rng, LANES, compact, DIM).half(),
         _random(rng, LANES, late_rows, DIM).half(),
         torch.zeros(LANES, compact, DIM).half(),
+        _random(rng, DIM),
         *rng.standard_normal(4).tolist(),
         1e-5,
         *(ROWS, compact, late_rows, int(late_compact), int(tail), DIM),
     ]
-    options = {"lanes": LANES, "together": together, "block": 32, "factored": factored}
+    options = {"lanes": LANES, "together": together, "block": 32, "factored": factored, "weighted": weighted}
     grid = (1 if tail else 3, LANES // together)
     _same(interpreted, "land", grid, tensors, sums=True, has_late=True, late_sums=True, **options)
 

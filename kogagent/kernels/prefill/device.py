@@ -89,6 +89,7 @@ def land(  # type: ignore[no-untyped-def]
     output,
     late,
     normed,
+    weights,
     own,
     others,
     late_own,
@@ -107,13 +108,15 @@ def land(  # type: ignore[no-untyped-def]
     has_late: tl.constexpr,
     late_sums: tl.constexpr,
     factored: tl.constexpr,
+    weighted: tl.constexpr,
 ):
     """What lands after one module, and the norm of the result. Grid [T, S / together].
 
     X += own * output + others * (sum of the other lanes' output), the same of `late`; see
     params.STEP. output [S, output_rows, D], late [S, late_rows, D]; late_compact: it has the tail's rows, not
     the body's. together: lanes of one program, which sums over the lanes once for all of them. sums,
-    late_sums: whether others and late_others are not zero.
+    late_sums: whether others and late_others are not zero. weighted: the norm is multiplied by weights [D]
+    FP32, behind the last module alone, which no other follows.
     """
     t = tl.program_id(0)
     row = t + tl.where(tail != 0, tl.maximum(tl.load(meta + 3) - 1, 0), 0).to(tl.int32)
@@ -142,6 +145,9 @@ def land(  # type: ignore[no-untyped-def]
             y += (late_own - late_others) * p.to(tl.float32)
         square = tl.sum(y * y, 0) / dim + eps
         norm = (y * tl.rsqrt(square)).to(normed.dtype.element_ty)
+        if weighted:
+            weight = tl.load(weights + d, mask=inside, other=0.0)
+            norm = (norm.to(tl.float32) * weight).to(normed.dtype.element_ty)
         at = (lane * rows + row) * dim + d
         if factored:
             tl.store(rms + lane * rows + row, tl.sqrt(square))

@@ -25,7 +25,7 @@ from kogagent.kernels.pack import matrix
 from kogagent.kernels.rank import bias_rows, qk_norm_rows
 
 META = 8
-"""int64 words before the ids: four that device.py names, the number of legal ids, whether `bits` hold."""
+"""int64 words before bits and ids: four that device.py names, the number of legal ids, whether bits hold."""
 LEGAL = 4
 MAX_SPLITS = 16
 GREEDY_BLOCK = 4096
@@ -86,10 +86,16 @@ class Passes:
             return torch.zeros(shape, dtype=dtype, device=device_of)
 
         self._rows, self._rep = rows, spec.n_heads // spec.n_kv_heads
-        self.inputs = buffer(META + rows, dtype=torch.int64)
-        self.bits = buffer(-(-spec.vocab_size // 32), dtype=torch.int32)
+        self.ids_at = META + 2 * -(-spec.vocab_size // 128)  # even, that kernels find them aligned
+        self.inputs = buffer(self.ids_at + rows, dtype=torch.int64)  # meta, bits, ids
+        self._bits, self._ids = self.inputs[META : self.ids_at].view(torch.int32), self.inputs[self.ids_at :]
         self.logits = buffer(spec.vocab_size, dtype=torch.float32)
-        self.best = buffer(-(-spec.vocab_size // GREEDY_BLOCK), 4, dtype=torch.float32)
+        # Where the host reads it without asking for it: the kernel's own stores go there.
+        self.best = torch.zeros(
+            (-(-spec.vocab_size // GREEDY_BLOCK), 4),
+            device="cpu" if device_of.type == "cuda" else device_of,
+            pin_memory=device_of.type == "cuda",
+        )
         self._factored = lanes > 1 and self._type == torch.float16
         self._normed = buffer(lanes, rows, dim)
         self._rms = buffer(lanes, rows if self._factored else 1, dtype=torch.float32)
@@ -124,7 +130,7 @@ class Passes:
         """The first `rows` rows through all layers, up to the last one's keys and values."""
         d, dim = self._device, self._spec.dim
         d.embed_rows[(rows, self._layout.lanes)](
-            self.inputs[META:],
+            self._ids,
             self._embed,
             self._streams,
             self._rms,
@@ -151,12 +157,12 @@ class Passes:
         """The last real row of the body through the rest: `logits`, and `best` by device.py's greedy."""
         lanes, dim = self._layout.lanes, self._spec.dim
         normed = self._streams.new_empty((lanes, 1, dim), dtype=self._type)
-        self.logits.copy_(self._end(1, normed, tail=True)[0])
+        self._end(1, normed, tail=True)
         self._device.greedy[(len(self.best),)](
             self.logits,
             self.best,
             self.inputs[LEGAL:],
-            self.bits,
+            self._bits,
             self._spec.vocab_size,
             block=GREEDY_BLOCK,
             num_warps=4,
@@ -185,7 +191,7 @@ class Passes:
     def _keys(self, layer: int, rows: int) -> None:
         """q, k and v of all rows; k and v reach the cache."""
         spec, layout = self._spec, self._layout
-        self._product(self._normed, 4 * layer, self._qkv, rows)
+        self._product(self._normed, self._weights[4 * layer], self._qkv, rows)
         self._device.turn_and_append[(rows, spec.n_kv_heads)](
             self.inputs,
             self._qkv,
@@ -210,20 +216,20 @@ class Passes:
 
     def _module(self, module: int, rows: int, normed: torch.Tensor, to: torch.Tensor, *, tail: bool) -> None:
         """Attention (its keys are there) or MLP of `rows` rows into `to`."""
-        phase = 2 * module
+        inner, outer = self._weights[2 * module], self._weights[2 * module + 1]
         if module % 2 == 0:
             self._attend(module // 2, rows, tail=tail)
-            self._product(self._mixed, phase + 1, to, rows)
+            self._product(self._mixed, outer, to, rows)
             return
-        if self._few(phase, rows):
-            self._multiply_few(normed, phase, self._hidden, rows, gated=True)
+        if self._few(inner, rows):
+            self._multiply_few(normed, inner, self._hidden, rows, gated=True)
         else:
-            self._product(normed, phase, self._both, rows)
+            self._product(normed, inner, self._both, rows)
             block = min(1024, _power(self._layout.ffn))
             self._device.gate[(rows, -(-self._layout.ffn // block), self._layout.lanes)](
                 self._both, self._hidden, self._rows, self._layout.ffn, block=block, num_warps=4
             )
-        self._product(self._hidden, phase + 1, to, rows)
+        self._product(self._hidden, outer, to, rows)
 
     def _attend(self, layer: int, count: int, *, tail: bool) -> None:
         spec, layout = self._spec, self._layout
@@ -287,6 +293,7 @@ class Passes:
             output.values,
             late.values,
             normed,
+            self._norm,
             float(step["own"]),
             float(step["others"]),
             float(step["late_own"]),
@@ -305,13 +312,16 @@ class Passes:
             has_late=bool(step["late"] >= 0),
             late_sums=bool(step["late"] >= 0 and step["late_others"] != 0),
             factored=self._factored,
+            weighted=head and self._layout.head_mode == 0,
             num_warps=self._warps(),
         )
 
     def _vocabulary(self, normed: torch.Tensor, rows: int, *, tail: bool) -> torch.Tensor:
-        """Logits [rows, V] FP32 of the normed streams [S, rows.., D]; the norm's weight is applied here."""
-        mode = self._layout.head_mode
-        if mode == 2:  # the sum of the lanes is normed, not each
+        """Logits [rows, V] FP32 of the normed streams [S, rows.., D]; of the tail they are in `logits`."""
+        mode, x = self._layout.head_mode, normed  # 0: they have the norm's weight
+        if mode == 1:
+            x = self._weighted(normed[:, :rows].float().mean(0, keepdim=True))
+        elif mode == 2:  # the sum of the lanes is normed, not each
             row = (self.inputs[3:4] - 1).clamp(min=0)
 
             def real(t: torch.Tensor) -> torch.Tensor:
@@ -320,36 +330,37 @@ class Passes:
             streams = real(self._streams)
             if self._factored:
                 streams = streams * real(self._rms).unsqueeze(-1)
-            x = F.rms_norm(streams.sum(0, keepdim=True), (self._spec.dim,), eps=self._spec.norm_eps)
-        else:
-            x = normed[:, :rows].float()
-            if mode == 1:
-                x = x.mean(0, keepdim=True)
-        x = (x * self._norm).to(self._type)
+            total = streams.sum(0, keepdim=True)
+            x = self._weighted(F.rms_norm(total, (self._spec.dim,), eps=self._spec.norm_eps))
         head = self._head.view(x.shape[0], -1, self._spec.dim)
-        out = x.new_empty((x.shape[0], rows, head.shape[1]), dtype=torch.float32)
-        multiply(x, head, out)
+        shape = (x.shape[0], rows, head.shape[1])
+        out = self.logits.view(shape) if tail else self.logits.new_empty(shape)
+        self._product(x, head, out, rows)
         return out.transpose(0, 1).reshape(rows, -1)
 
-    def _product(self, x: torch.Tensor, phase: int, out: torch.Tensor, rows: int) -> None:
-        if self._few(phase, rows):
-            self._multiply_few(x, phase, out, rows, gated=False)
-        else:
-            multiply(x[:, :rows], self._weights[phase], out[:, :rows])
+    def _weighted(self, x: torch.Tensor) -> torch.Tensor:
+        """Normed FP32 rows times the head's norm's weight, as the head reads them."""
+        return (x * self._norm).to(self._type)
 
-    def _few(self, phase: int, rows: int) -> bool:
+    def _product(self, x: torch.Tensor, w: torch.Tensor, out: torch.Tensor, rows: int) -> None:
+        if self._few(w, rows):
+            self._multiply_few(x, w, out, rows, gated=False)
+        else:
+            multiply(x[:, :rows], w, out[:, :rows])
+
+    def _few(self, w: torch.Tensor, rows: int) -> bool:
         """Whether a product is multiply_few's: bound by its weights, with a program for each processor."""
-        lanes, size, _ = self._weights[phase].shape
+        lanes, size, _ = w.shape
         return rows <= FEW_ROWS and lanes * (size // 32) >= self._tiles
 
     def _multiply_few(
-        self, x: torch.Tensor, phase: int, out: torch.Tensor, rows: int, *, gated: bool
+        self, x: torch.Tensor, w: torch.Tensor, out: torch.Tensor, rows: int, *, gated: bool
     ) -> None:
-        lanes, size, columns = self._weights[phase].shape
+        lanes, size, columns = w.shape
         block_n = 64 if lanes * (size // 64) >= self._tiles else 32
         self._device.multiply_few[(-(-size // block_n), lanes)](
             x,
-            self._weights[phase],
+            w,
             out,
             x.shape[1],
             out.shape[1],

@@ -63,26 +63,28 @@ class Prefill:
         context = layout.spec.context
         self._buckets = (*(b for b in buckets[:-1] if b < context), min(context, buckets[-1]))
         self._passes = Passes(layout, tensors, steps, rope, self._buckets[-1], kernels)
-        self._inputs = self._passes.inputs  # meta, then ids
+        self._inputs, self._ids_at = self._passes.inputs, self._passes.ids_at
         on_card = self._inputs.is_cuda
         chunks = -(-context // self._buckets[-1])
-        # Chunks read copies of pinned memory: to queue one waits for none before it.
-        staged = torch.zeros((chunks, len(self._inputs)), dtype=torch.int64, pin_memory=on_card)
+        # Chunks read copies of pinned memory: to queue one waits for none before it. The last one's is the
+        # chunk's whose token is wanted.
+        staged = torch.zeros((chunks + 1, len(self._inputs)), dtype=torch.int64, pin_memory=on_card)
         self._words = [memoryview(part.numpy()).cast("B") for part in staged]
         # A bucket's words on both sides: the views are made once, since making one takes longer than a copy.
         self._copies = {
-            b: (self._inputs[: META + b], [part[: META + b] for part in staged]) for b in self._buckets
+            b: (self._inputs[: self._ids_at + b], [part[: self._ids_at + b] for part in staged])
+            for b in self._buckets
         }
-        self._staged_bits = torch.zeros(len(self._passes.bits), dtype=torch.int32, pin_memory=on_card)
-        self._bits: npt.NDArray[np.uint32] = self._staged_bits.numpy().view(np.uint32)
+        # Plain memory: the processor has just waited for the card, and torch's code would come from memory.
+        self._best: Any = self._passes.best.numpy().data
         self._copied: Any = torch.cuda.Event() if on_card else None  # type: ignore[no-untyped-call]
-        self._graphs: dict[int, Any] = {}
-        self._tail: Any = None
+        self._graphs: dict[tuple[int, bool], Any] = {}  # by bucket and whether the tail is in it
         if capture:
             self._capture()
 
     def _capture(self) -> None:
-        """Every bucket's body and the tail as graphs. Warm first: kernels are compiled and loaded there."""
+        """Every bucket's body, and that with what comes before and after it where a token is wanted, as
+        graphs. Warm first: kernels are compiled and loaded there."""
         passes = self._passes
         self._inputs.zero_()  # no row is real: nothing reaches a cache
         stream: Any = torch.cuda.Stream()  # type: ignore[no-untyped-call]
@@ -98,8 +100,8 @@ class Prefill:
                 return made
 
             for bucket in reversed(self._buckets):
-                self._graphs[bucket] = graph(lambda rows=bucket: passes.body(rows))
-            self._tail = graph(passes.last_row)
+                self._graphs[bucket, False] = graph(lambda rows=bucket: passes.body(rows))
+                self._graphs[bucket, True] = graph(lambda rows=bucket: self._first_token(rows))
         torch.cuda.current_stream().wait_stream(stream)
         torch.cuda.synchronize()
 
@@ -111,15 +113,12 @@ class Prefill:
 
         What "last" gives is overwritten by the next call.
         """
-        bodies = self._bodies(cache, position, ids, 0)
+        bodies = self._bodies(cache, position, ids, tail=logits == "last")
         if logits == "all":
             return torch.cat([self._passes.all_rows(rows) for rows in bodies])
         for _ in bodies:
             pass
-        if logits == "none":
-            return None
-        self._last()
-        return self._passes.logits
+        return self._passes.logits if logits == "last" else None
 
     @torch.inference_mode()
     def greedy(
@@ -135,32 +134,42 @@ class Prefill:
 
         None where logits are NaN or infinite, or that of no such id is finite. The logits stay for `logits`.
         """
-        for _ in self._bodies(cache, position, ids, legal, masked=mask is not None):
+        for _ in self._bodies(cache, position, ids, legal, mask, tail=True):
             pass
-        if mask is not None:  # while the bodies run
-            words = mask[: len(self._bits)]
-            self._bits[: len(words)], self._bits[len(words) :] = words, 0
-            self._passes.bits.copy_(self._staged_bits, non_blocking=True)
-            if self._copied is not None:
-                self._copied.record()
-        self._last()
-        return largest(self._passes.best.tolist())
+        self._wait()
+        return largest(self._best.tolist())
 
     @property
     def logits(self) -> torch.Tensor:
         """Logits [V] of the last row of the last call that wanted them."""
         return self._passes.logits
 
-    def _last(self) -> None:
-        if self._tail is None:
-            self._passes.last_row()
-        else:
-            self._tail.replay()
+    def _first_token(self, rows: int) -> None:
+        """A chunk's words, its body and the tail."""
+        self._take(rows, -1)
+        self._passes.body(rows)
+        self._passes.last_row()
+
+    def _take(self, rows: int, index: int) -> None:
+        to, staged = self._copies[rows]
+        to.copy_(staged[index], non_blocking=True)
+
+    def _wait(self) -> None:
+        """Until the tail that was queued has ended."""
+        if self._copied is not None:
+            self._copied.synchronize()
 
     def _bodies(
-        self, cache: torch.Tensor, position: int, ids: Sequence[int], legal: int, *, masked: bool = False
+        self,
+        cache: torch.Tensor,
+        position: int,
+        ids: Sequence[int],
+        legal: int = 0,
+        mask: npt.NDArray[np.uint32] | None = None,
+        *,
+        tail: bool = False,
     ) -> Iterator[int]:
-        """Queue the bodies of all chunks; the rows of each, when it is queued.
+        """Queue the bodies of all chunks, behind the last one the tail; the rows of each, when it is queued.
 
         Words are packed by the struct module: NumPy's code would have to come from memory.
         """
@@ -170,16 +179,27 @@ class Prefill:
         address, capacity = cache.data_ptr(), cache.shape[3]
         for index, start in enumerate(range(0, len(ids), most)):
             part = ids[start : start + most]
-            meta = (address, capacity, position + start, len(part), legal, masked)
-            layout = f"{len(meta)}q{8 * (META - len(meta))}x{len(part)}q"
-            struct.pack_into(layout, self._words[index], 0, *meta, *part)
+            with_tail = tail and start + most >= len(ids)
+            words = self._words[-1 if with_tail else index]
+            meta = (address, capacity, position + start, len(part), legal, with_tail and mask is not None)
+            struct.pack_into(f"{len(meta)}q", words, 0, *meta)
+            struct.pack_into(f"{len(part)}q", words, 8 * self._ids_at, *part)
+            if with_tail and mask is not None:
+                room = words[8 * META : 8 * self._ids_at]
+                bits = mask.tobytes()[: len(room)]
+                room[: len(bits)], room[len(bits) :] = bits, bytes(len(room) - len(bits))
             bucket = next(b for b in self._buckets if b >= len(part))
-            to, staged = self._copies[bucket]
-            to.copy_(staged[index], non_blocking=True)
-            if self._copied is not None:
-                self._copied.record()
-            if bucket in self._graphs:
-                self._graphs[bucket].replay()
+            graph = self._graphs.get((bucket, with_tail))
+            if not with_tail:
+                self._take(bucket, index)
+                if self._copied is not None:
+                    self._copied.record()
+            if graph is not None:
+                graph.replay()
+            elif with_tail:
+                self._first_token(bucket)
             else:
                 self._passes.body(bucket)
+            if with_tail and self._copied is not None:
+                self._copied.record()
             yield len(part)
