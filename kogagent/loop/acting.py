@@ -98,8 +98,8 @@ class Acting:
         shown: set[str] | None,
         answers: Mapping[str, Answer] | None = None,
     ) -> None:
-        """Run the calls of a turn; their results enter the transcript in the order of the calls. A call that
-        did not finish, for whatever reason, gets a "cancelled" result.
+        """Run the calls of a turn; their results enter the transcript in the order of the calls, and are kept
+        there as they come. A call that did not finish, for whatever reason, gets a "cancelled" result.
 
         shown: the tools of the turn, None for all. answers: what became of calls that were deferred.
         """
@@ -107,7 +107,7 @@ class Acting:
         results: dict[str, ToolResult] = {}
         spans: list[tuple[float, float]] = []
         self._results, self._spans = results, spans
-        wanted = calls if answers is not None else self._admitted(setup, calls, results)
+        wanted = calls if answers is not None else self._admitted(setup, calls)
         whole = False
         try:
             try:
@@ -130,25 +130,25 @@ class Acting:
                         self._sink.put(ToolFinished(call, result, 0.0))
             if not whole:
                 self._transcript.flush()  # an interrupted run may not wait
+            elif self._transcript.journal is not None:
+                self._transcript.journal.soon()  # the next turn may take its time
             ended = perf_counter()
             self._meter.acted(ended - began, spans, self._sink.waited_s - waited, ended - appending)
 
-    def _admitted(
-        self, setup: Setup, calls: tuple[ToolCall, ...], results: dict[str, ToolResult]
-    ) -> Sequence[ToolCall]:
+    def _admitted(self, setup: Setup, calls: tuple[ToolCall, ...]) -> Sequence[ToolCall]:
         """The calls that are to run; the others have their results at once."""
         room = self.allowed(setup, calls)
         self.calls += room
         if room == len(calls) and not setup.handoffs:
             return calls
         for call in calls[room:]:
-            results[call.id] = self._refused(call, setup.limits)
+            self._refuse(call, setup.limits)
         if not setup.handoffs:
             return calls[:room]
         handed = [call for call in calls[:room] if call.name in setup.handoffs]
         for call in handed[1:]:
-            results[call.id] = self._told(call, "Not run: another agent takes over already.")
-        return [call for call in calls[:room] if call.id not in results]
+            self._tell(call, "Not run: another agent takes over already.")
+        return [call for call in calls[:room] if call.id not in self._results]
 
     async def _together(
         self,
@@ -159,11 +159,15 @@ class Acting:
         answers: Mapping[str, Answer] | None,
     ) -> None:
         """Several at once. The first failure cancels the others and is raised."""
-        gate = asyncio.Semaphore(setup.limits.parallel_calls)
+        gate, results = asyncio.Semaphore(setup.limits.parallel_calls), self._results
 
         async def one(call: ToolCall) -> None:
             async with gate:
-                await self._one(setup, call, turn, shown, answers)
+                try:
+                    await self._one(setup, call, turn, shown, answers)
+                finally:
+                    if call.id in results:  # its place in the history may be behind one that still runs
+                        self._transcript.keep(results[call.id])
 
         try:
             async with asyncio.TaskGroup() as group:
@@ -237,17 +241,16 @@ class Acting:
             outcome = replace(outcome, result=replace(result, call_id=call.id, name=call.name))
         return outcome
 
-    def _refused(self, call: ToolCall, limits: Limits) -> ToolResult:
+    def _refuse(self, call: ToolCall, limits: Limits) -> None:
         self.cut = self.cut or limits.max_calls == self.calls
-        return self._told(
-            call,
-            "Not run: there were too many calls. Answer with what you have, or make fewer calls at once.",
-        )
+        text = "Not run: there were too many calls. Answer with what you have, or make fewer calls at once."
+        self._tell(call, text)
 
-    def _told(self, call: ToolCall, text: str) -> ToolResult:
-        result = ToolResult(call.id, call.name, text, "denied")
+    def _tell(self, call: ToolCall, text: str) -> None:
+        """Give a call that is not run its result."""
+        result = self._results[call.id] = ToolResult(call.id, call.name, text, "denied")
+        self._transcript.keep(result)
         self._sink.put(ToolFinished(call, result, 0.0))
-        return result
 
     def _observed(self, setup: Setup, call: ToolCall, outcome: ToolOutcome) -> ToolResult:
         """The result as the model shall read it: short enough, with a word where it goes round in circles."""

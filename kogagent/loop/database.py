@@ -18,7 +18,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from kogagent.errors import InputError
 
@@ -43,9 +43,19 @@ MIGRATIONS: Final = (
     UPDATE sessions SET updated = created;
     """,
     "ALTER TABLE sessions ADD COLUMN begun TEXT NOT NULL DEFAULT '[]';",
+    """
+    CREATE TABLE results (
+        session TEXT NOT NULL REFERENCES sessions (id) ON DELETE CASCADE,
+        turn INTEGER NOT NULL,
+        call TEXT NOT NULL,
+        message TEXT NOT NULL,
+        PRIMARY KEY (session, turn, call)
+    ) WITHOUT ROWID;
+    """,
 )
 _BUSY_MS = 10_000  # another process writes: commits take well under a millisecond
 Step: TypeAlias = Callable[[sqlite3.Connection], None]
+_Waiter: TypeAlias = tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]
 
 
 class Writer(Protocol):
@@ -67,9 +77,7 @@ class Database:
         self._lock = threading.RLock()  # held by whoever uses the writing connection
         self._steps: deque[tuple[Writer, Step]] = deque()
         self._failed: dict[Writer, InputError] = {}
-        self._waiting: queue.SimpleQueue[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]] | None] = (
-            queue.SimpleQueue()
-        )
+        self._waiting: queue.SimpleQueue[_Waiter | Literal["nobody", "end"]] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._closed = self._forked = False
         self._db = self._connect(durable)
@@ -142,14 +150,21 @@ class Database:
         if writer.written < writer.posted:
             loop = asyncio.get_running_loop()
             written: asyncio.Future[None] = loop.create_future()
-            with self._lock if self._thread is None else contextlib.nullcontext():
-                self._check_open()
-                if self._thread is None:
-                    self._thread = threading.Thread(target=self._work, name="kogagent store", daemon=True)
-                    self._thread.start()
-            self._waiting.put((loop, written))
+            self._wake((loop, written))
             await written
         self._raise(writer)
+
+    def soon(self) -> None:
+        """Have the database's own thread write what was posted; nobody waits for it."""
+        self._wake("nobody")
+
+    def _wake(self, waiter: _Waiter | Literal["nobody"]) -> None:
+        with self._lock if self._thread is None else contextlib.nullcontext():
+            self._check_open()
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="kogagent store", daemon=True)
+                self._thread.start()
+        self._waiting.put(waiter)
 
     def _work(self) -> None:
         """The thread: write, then wake everybody who waited for it."""
@@ -162,8 +177,8 @@ class Database:
             with self._lock:
                 self._write_all()
             for one in waiting:
-                if one is None:
-                    going = False
+                if isinstance(one, str):
+                    going = going and one != "end"
                     continue
                 loop, written = one
                 with contextlib.suppress(RuntimeError):  # loop closed meanwhile: nobody waits any more
@@ -213,7 +228,7 @@ class Database:
             self._closed = True
             thread = self._thread
         if thread is not None:
-            self._waiting.put(None)
+            self._waiting.put("end")
             thread.join()
         with self._read_lock, self._lock:
             self._reading.close()

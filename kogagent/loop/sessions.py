@@ -1,8 +1,9 @@
 """Conversations kept in a SQLite file. Knows messages and rows; no model, no run.
 
 What a run says is committed before it acts on it, so a process killed at any point leaves a whole history:
-opened again, a call without a result gets a "cancelled" one. Write-ahead log: readers never wait for a
-writer.
+opened again, a call without a result gets a "cancelled" one. Results of calls that run side by side are kept
+as they come, beside the messages, until they enter the history in the order of the calls. Write-ahead log:
+readers never wait for a writer.
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import TypeAlias
 
 from kogagent.errors import InputError
 from kogagent.loop.database import Database
 from kogagent.loop.notation import message_from_json, message_to_json
 from kogagent.loop.transcript import Transcript
-from kogagent.types import Message, ToolMessage
+from kogagent.types import Message, ToolMessage, ToolResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +56,8 @@ class SessionStore:
     def open(self, session: str) -> Transcript:
         """The session's transcript, made if there is none; everything a run appends to it is stored.
 
-        Calls without a result, left by a process that was killed, are closed first; those whose results come
-        later wait on, unless they were approved and had begun.
+        Calls without a message, left by a process that was killed, are closed first, with their results where
+        they were done; those whose results come later wait on, unless they were approved and had begun.
         """
         if not session:
             raise InputError("a session needs an id that is not empty")
@@ -63,17 +65,38 @@ class SessionStore:
             "INSERT OR IGNORE INTO sessions (id, updated) VALUES (?, strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))",
             (session,),
         )
-        messages = self.messages(session)
-        rows = _Rows(self._db, session)
-        transcript = Transcript(messages, journal=rows)
-        rows.awaiting = [call.id for call in transcript.awaiting]
-        ((begun,),) = self._db.read("SELECT begun FROM sessions WHERE id = ?", (session,))
+        transcript = Transcript(self.messages(session))
+        kept = self._kept(session, transcript)
+        for result in kept:
+            transcript.keep(result)
+        rows = _Rows(self._db, session, [call.id for call in transcript.awaiting])
+        ((awaiting, begun),) = self._db.read("SELECT awaiting, begun FROM sessions WHERE id = ?", (session,))
         rows.begun = [call for call in json.loads(begun) if call in rows.awaiting]
+        if json.loads(awaiting) != rows.waiting:  # of a fork, or written before calls could wait
+            rows.post(*rows.saying_waiting())
+        transcript.journal = rows
         transcript.close_calls(waiting=False)
         for call in rows.begun:
             transcript.close_calls(only=call)
+        if kept:
+            rows.post(*rows.forgetting_kept())
         transcript.flush()
         return transcript
+
+    def _kept(self, session: str, transcript: Transcript) -> list[ToolResult]:
+        """Results of calls of the last turn that have no message yet."""
+        calls = {call.id for call in (*transcript.open_calls, *transcript.awaiting)}
+        if not calls:
+            return []
+        rows = self._db.read(
+            "SELECT call, message FROM results WHERE session = ? AND turn = ?",
+            (session, transcript.last_turn),
+        )
+        where = f"{self._path}, session {session!r}, the result of call"
+        found = (
+            message_from_json(json.loads(text), f"{where} {call!r}") for call, text in rows if call in calls
+        )
+        return [one.result for one in found if isinstance(one, ToolMessage)]
 
     def messages(self, session: str) -> tuple[Message, ...]:
         """What is stored now. Raises InputError for an id that is not there."""
@@ -99,6 +122,7 @@ class SessionStore:
         """A new session of the first so many messages of another, all by default. Calls whose results are cut
         off are closed. Raises InputError for an id that is not there or is taken."""
         kept = self.messages(session)
+        whole = messages is None or messages == len(kept)
         if messages is not None:
             if not 0 <= messages <= len(kept):
                 raise InputError(f"session {session!r} has {len(kept)} messages, not {messages}")
@@ -114,6 +138,11 @@ class SessionStore:
             except sqlite3.IntegrityError:
                 raise InputError(f"there is a session {new!r} already. Choose another id.") from None
             _fill(db, new, 0, kept)
+            if whole:
+                db.execute(
+                    "INSERT INTO results SELECT ?, turn, call, message FROM results WHERE session = ?",
+                    (new, session),
+                )
 
         self._db.transact(copy)
         return self.open(new)
@@ -141,43 +170,53 @@ class SessionStore:
             raise InputError(f"there is no session {session!r} in {self._path}; the newest are {known}")
 
 
+_Told: TypeAlias = tuple[str, tuple[object, ...]]
+
+
 class _Rows:
     """The journal of one session. Its steps are written in order, those of one `settled` in one
-    transaction."""
+    transaction.
 
-    def __init__(self, db: Database, session: str) -> None:
+    awaiting: ids of the calls whose results come later, begun: those of them that are being run.
+    """
+
+    def __init__(self, db: Database, session: str, awaiting: list[str]) -> None:
         self._db = db
         self._session = session
         self.posted = self.written = 0
-        self.awaiting: list[str] = []
-        self.begun: list[str] = []  # of those
+        self.awaiting = awaiting
+        self.begun: list[str] = []
+        self._kept: set[str] = set()  # calls whose results are stored beside the messages
 
     def append(self, at: int, message: Message) -> None:
-        told = self._waiting() if self._changed_by(message) else None
+        told = self._changed_by(message.result) if isinstance(message, ToolMessage) else ()
 
         def step(db: sqlite3.Connection) -> None:
             _fill(db, self._session, at, (message,))
-            if told is not None:
-                db.execute(*told)
+            for one in told:
+                db.execute(*one)
 
         self._db.post(self, step)
+
+    def keep(self, turn: int, result: ToolResult) -> None:
+        self._kept.add(result.call_id)
+        message = json.dumps(message_to_json(ToolMessage(result)))
+        self.post("INSERT INTO results VALUES (?, ?, ?, ?)", (self._session, turn, result.call_id, message))
+        self._db.soon()
 
     def begin(self, calls: Sequence[str]) -> None:
         self.begun = [*self.begun, *calls]
-        told = self._waiting()
+        self.post(*self.saying_waiting())
 
-        def step(db: sqlite3.Connection) -> None:
-            db.execute(*told)
-
-        self._db.post(self, step)
-
-    def cut(self, length: int) -> None:
-        self.awaiting, self.begun = [], []
-        told = self._waiting()
+    def cut(self, length: int, awaiting: Sequence[str]) -> None:
+        self.awaiting, self.begun = list(awaiting), []
+        self._kept.clear()
+        told = (self.saying_waiting(), self.forgetting_kept())
 
         def step(db: sqlite3.Connection) -> None:
             db.execute("DELETE FROM messages WHERE session = ? AND at >= ?", (self._session, length))
-            db.execute(*told)
+            for one in told:
+                db.execute(*one)
 
         self._db.post(self, step)
 
@@ -193,6 +232,9 @@ class _Rows:
     def flush(self) -> None:
         self._db.flush(self)
 
+    def soon(self) -> None:
+        self._db.soon()
+
     async def settled(self) -> None:
         await self._db.settled(self)
 
@@ -202,27 +244,45 @@ class _Rows:
             f"session {self._session!r} has been continued or deleted elsewhere. Open it again."
         )
 
-    def _changed_by(self, message: Message) -> bool:
-        """Whether a message changes which calls wait."""
-        if not isinstance(message, ToolMessage):
-            return False
-        result = message.result
+    def post(self, sql: str, values: tuple[object, ...]) -> None:
+        """One statement as a step."""
+
+        def step(db: sqlite3.Connection) -> None:
+            db.execute(sql, values)
+
+        self._db.post(self, step)
+
+    @property
+    def waiting(self) -> list[str]:
+        """Calls that wait for somebody now."""
+        return [call for call in self.awaiting if call not in self.begun]
+
+    def saying_waiting(self) -> _Told:
+        """What writes which calls wait for somebody now, and which were begun."""
+        return (
+            "UPDATE sessions SET awaiting = ?, begun = ? WHERE id = ?",
+            (json.dumps(self.waiting), json.dumps(self.begun), self._session),
+        )
+
+    def forgetting_kept(self) -> _Told:
+        """What removes results that have their messages by now."""
+        return "DELETE FROM results WHERE session = ?", (self._session,)
+
+    def _changed_by(self, result: ToolResult) -> list[_Told]:
+        """What is to be written besides the message of a result."""
+        told = []
         if result.status == "deferred":
             self.awaiting = [*self.awaiting, result.call_id]
+            told.append(self.saying_waiting())
         elif result.call_id in self.awaiting:
             self.awaiting = [one for one in self.awaiting if one != result.call_id]
             self.begun = [one for one in self.begun if one != result.call_id]
-        else:
-            return False
-        return True
-
-    def _waiting(self) -> tuple[str, tuple[str, ...]]:
-        """What says which calls wait for somebody now, and which were begun."""
-        waiting = [call for call in self.awaiting if call not in self.begun]
-        return (
-            "UPDATE sessions SET awaiting = ?, begun = ? WHERE id = ?",
-            (json.dumps(waiting), json.dumps(self.begun), self._session),
-        )
+            told.append(self.saying_waiting())
+        if result.call_id in self._kept:
+            self._kept.discard(result.call_id)
+            if not self._kept:
+                told.append(self.forgetting_kept())
+        return told
 
 
 def _fill(db: sqlite3.Connection, session: str, start: int, messages: Sequence[Message]) -> None:

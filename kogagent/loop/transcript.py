@@ -83,11 +83,17 @@ class Journal(Protocol):
     def begin(self, calls: Sequence[str]) -> None:
         """Calls of these ids, whose results come later, are being run from now on."""
 
-    def cut(self, length: int) -> None:
-        """Everything from this place on is gone."""
+    def keep(self, turn: int, result: ToolResult) -> None:
+        """The result of a call of the message at this place, whose own message comes later."""
+
+    def cut(self, length: int, awaiting: Sequence[str]) -> None:
+        """Everything from this place on is gone, results that were kept too; calls of these ids wait now."""
 
     def rewrite(self, messages: Sequence[Message]) -> None:
         """Everything anew."""
+
+    def soon(self) -> None:
+        """Begin to write now what was told. Neither blocks nor waits."""
 
     def flush(self) -> None:
         """Block until it is written."""
@@ -111,6 +117,7 @@ class Transcript:
         self.view = _now(self._view)
         self._open: dict[str, ToolCall] = {}
         self.deferred: dict[str, ToolCall] = {}
+        self._kept: dict[str, ToolResult] = {}  # of calls above, by their ids: results without a message yet
         self._in_use = False
         self.journal: Journal | None = None
         for message in messages:
@@ -146,6 +153,14 @@ class Transcript:
         """Calls of the last turn whose results come later: their result so far is "deferred"."""
         return tuple(self.deferred.values())
 
+    @property
+    def last_turn(self) -> int:
+        """The place of the last turn in the record, -1 for none."""
+        at = len(self._record) - 1
+        while at >= 0 and not isinstance(self._record[at], AssistantMessage):
+            at -= 1
+        return at
+
     def __len__(self) -> int:
         return len(self._record)
 
@@ -161,13 +176,13 @@ class Transcript:
 
     def post(self, message: Message, _flush: bool = False) -> None:
         """`append`, but written only when `settled` has returned: nothing blocks meanwhile."""
-        record, late = self._record, False
+        record, result = self._record, None
         kind = type(message)  # isinstance takes long to say no
         if kind is AssistantMessage or not isinstance(message, ToolMessage):
             opened = self._opened_by(message)
         else:
-            late = message.result.status == "deferred"
-            opened = self._open_after(message.result)
+            result = message.result
+            opened = self._open_after(result)
         if self.journal is not None:
             self.journal.append(len(record), message)
             if _flush:
@@ -175,8 +190,11 @@ class Transcript:
         record.append(message)
         if self._view is not record or self.deferred or kind not in _PLAIN:
             self._show(message)
-        if late:
-            self.deferred |= {id: call for id, call in self._open.items() if id not in opened}
+        if result is not None:
+            if result.status == "deferred":
+                self.deferred |= {id: call for id, call in self._open.items() if id not in opened}
+            if self._kept:
+                self._kept.pop(result.call_id, None)
         self._open = opened
         self.view = _now(self._view)
 
@@ -196,14 +214,24 @@ class Transcript:
         if self.journal is not None:
             self.journal.begin([call.id for call in calls])
 
+    def keep(self, result: ToolResult) -> None:
+        """A call is done while others of its turn still run: its message waits for its place in their order,
+        the result is safe from now on. Raises InputError for one that no call waits for."""
+        self._open_after(result)
+        if self.journal is not None:
+            self.journal.keep(self.last_turn, result)
+        self._kept[result.call_id] = result
+
     def close_calls(
         self, text: str = _CANCELLED, *, only: str | None = None, waiting: bool = True
     ) -> tuple[ToolResult, ...]:
-        """Give every open call, or the one of this id, a "cancelled" result; returns them. waiting: calls
-        whose results come later too."""
-        calls = [*self._open.values(), *(self.deferred.values() if waiting else ())]
+        """Give every open call, or the one of this id, the result that was kept for it, else a "cancelled"
+        one; returns them. waiting: calls whose results come later too; those that have one by now always."""
+        late = [call for id, call in self.deferred.items() if waiting or id in self._kept]
         results = tuple(
-            ToolResult(call.id, call.name, text, "cancelled") for call in calls if only in (None, call.id)
+            self._kept.get(call.id) or ToolResult(call.id, call.name, text, "cancelled")
+            for call in (*self._open.values(), *late)
+            if only in (None, call.id)
         )
         for result in results:
             self.post(ToolMessage(result))
@@ -291,6 +319,7 @@ class Transcript:
         other._record = list(self._record)
         other._view = other._record if self._view is self._record else list(self._view)
         other._open, other.deferred = dict(self._open), dict(self.deferred)
+        other._kept = dict(self._kept)
         other.view = _now(other._view)
         return other
 
@@ -304,12 +333,13 @@ class Transcript:
             raise InputError(f"rewind to {messages!r}: the transcript has {len(self._record)} messages")
         if self._in_use:
             raise InputError("this transcript is in use by a run. Wait for it, or rewind a fork.")
-        cut = Transcript(self._record[:messages])
-        if self.journal is not None:
-            self.journal.cut(messages)
-        self._record, self._view = cut._record, cut._view  # new lists: what was given out keeps the old ones
-        self._open, self.deferred = cut._open, cut.deferred
-        self.view = _now(self._view)
+        if messages < len(self._record):
+            cut = Transcript(self._record[:messages])
+            if self.journal is not None:
+                self.journal.cut(messages, list(cut.deferred))
+            self._record, self._view = cut._record, cut._view  # new lists: what was given out keeps the old
+            self._open, self.deferred, self._kept = cut._open, cut.deferred, {}
+            self.view = _now(self._view)
         self.close_calls(waiting=False)
         self.flush()
 

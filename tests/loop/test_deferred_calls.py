@@ -4,6 +4,7 @@ process."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sqlite3
 import subprocess
 import sys
@@ -281,3 +282,54 @@ async def test_an_id_that_was_begun_once_may_wait_again(tmp_path: Path) -> None:
             assert [c.id for c in store.open("ada").awaiting] == ["call_1"]
             await agent.run(history=store.open("ada"), answers={"call_1": Approved()})
         assert RAN == ["a", "a"] and store.sessions()[0].awaiting == ()
+
+
+async def test_a_store_lists_what_waits_in_forks_and_in_rewound_sessions(tmp_path: Path) -> None:
+    with SessionStore(tmp_path / "sessions.sqlite") as store:
+
+        def listed() -> dict[str, tuple[str, ...]]:
+            found = {one.id: one.awaiting for one in store.sessions()}
+            assert found == {id: tuple(c.id for c in store.open(id).awaiting) for id in found}
+            return found
+
+        turn = [call("delete", path="a"), call("ls"), call("delete", path="b")]
+        agent = Agent(ScriptedModel(turn, "x"), [delete, ls], approve="defer")
+        await agent.run("go", history=store.open("whole"))
+        store.fork("whole", "fork")
+        store.fork("whole", "cut", messages=3)  # of the calls after it nobody knows
+        store.fork("whole", "none", messages=1)
+        both = ("call_1", "call_3")
+        assert {one.id: one.awaiting for one in store.sessions()} == {
+            "whole": both,
+            "fork": both,
+            "cut": ("call_1",),
+            "none": (),
+        }
+        answers: dict[str, Answer] = {"call_1": Approved(), "call_3": Denied()}
+        done = await agent.run(history=store.open("whole"), answers=answers)
+        assert listed()["whole"] == ()
+        transcript = store.open("whole")
+        transcript.rewind(len(done.messages) - 1)  # before the answer: nothing waits
+        assert store.sessions()[0].awaiting == ()
+        transcript.rewind(6)  # before the second result
+        assert store.sessions()[0].awaiting == ("call_3",)
+        transcript.rewind(5)
+        assert listed() == {"whole": both, "fork": both, "cut": ("call_1",), "none": ()}
+        RAN.clear()
+        await agent.run(history=transcript, answers={"call_1": Approved()})
+        assert RAN == ["a"] and listed()["whole"] == ("call_3",)
+        transcript.rewind(1)
+        assert listed()["whole"] == ()
+
+
+async def test_a_file_that_does_not_list_what_waits_does_so_when_it_is_opened(tmp_path: Path) -> None:
+    path = tmp_path / "sessions.sqlite"
+    with SessionStore(path) as store:
+        agent = Agent(ScriptedModel(call("delete", path="a")), [delete], approve="defer")
+        await agent.run("go", history=store.open("ada"))
+    with contextlib.closing(sqlite3.connect(path)) as db, db:
+        db.execute("UPDATE sessions SET awaiting = '[]'")
+    with SessionStore(path) as store:
+        assert store.sessions()[0].awaiting == ()
+        store.open("ada")
+        assert store.sessions()[0].awaiting == ("call_1",)
