@@ -17,12 +17,13 @@ ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "spec": {"errors"},
     "sampling": {"errors"},
+    "forks": set(),  # whoever has a thread must say no in a forked child
     "disk_cache": {"errors"},  # files by name: what is in them is its users' matter
     "gguf_header": {"errors"},  # both the tokenizer and the weights of such a file are found by it
     "tokenizer": {"types", "errors", "spec", "gguf_header"},
     "chat": {"types", "errors", "spec", "tokenizer"},
-    "tools": {"types", "errors"},
-    "loop": {"types", "errors", "sampling"},
+    "tools": {"types", "errors", "forks"},
+    "loop": {"types", "errors", "sampling", "forks"},
     # Ready-made tools are made as a user would make them.
     "toolkit": {"tools", "types", "errors"},
     # What watches runs knows what they tell, not how they go.
@@ -36,6 +37,7 @@ ALLOWED: dict[str, set[str]] = {
         "types.quick",  # how values are made, not which
         "gguf_header",
         "disk_cache",
+        "forks",
     },
     "local": {
         "disk_cache",

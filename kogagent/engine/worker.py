@@ -13,7 +13,6 @@ EngineClosedError. Any other error belongs to the job that raised it.
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 import time
 import weakref
@@ -21,6 +20,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
+from kogagent import forks
 from kogagent.engine.backend import Decode
 from kogagent.engine.segment import GoOn, Segment, Steps, settled, wake
 from kogagent.engine.turns import Account, Turns
@@ -64,7 +64,7 @@ class _Queue:
         self.forked = False
         self.failure: DeviceError | None = None
         self.at_end: Callable[[], None] | None = None
-        _queues.add(self)
+        forks.leave_to_parent(self)
 
     def submit(self, job: _Job) -> None:
         with self.lock:
@@ -110,6 +110,12 @@ class _Queue:
                     job.stop()
             self._wake()
 
+    def leave_to_parent(self) -> None:
+        """Closed: this process was forked, and has no thread that would run anything."""
+        self.lock = threading.RLock()  # a thread that is not here may hold the other
+        self.jobs, self.current = set(), None
+        self.closing = self.forked = True
+
     def wait(self) -> None:
         """The thread's: until there is something in the inbox, or the queue is closed."""
         while True:
@@ -125,20 +131,6 @@ class _Queue:
             self.asleep = False
             if self.bell.locked():
                 self.bell.release()
-
-
-_queues: weakref.WeakSet[_Queue] = weakref.WeakSet()  # of this process: a fork closes them in the child
-
-
-def _forked() -> None:
-    for queue in list(_queues):
-        queue.lock = threading.RLock()  # a thread that is not here may hold the other
-        queue.jobs, queue.current = set(), None
-        queue.closing = queue.forked = True
-
-
-if hasattr(os, "register_at_fork"):  # else there is no forking
-    os.register_at_fork(after_in_child=_forked)
 
 
 def _serve(queue: _Queue) -> None:

@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import queue
 import sqlite3
 import threading
 import time
-import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
+from kogagent import forks
 from kogagent.errors import InputError
 
 # Each entry brings a database from its index to the next version; entries are only ever added.
@@ -84,7 +83,7 @@ class Database:
         # A second connection reads: in a write-ahead log it never waits for the first.
         self._read_lock = self._lock if path == ":memory:" else threading.RLock()
         self._reading = self._db if path == ":memory:" else sqlite3.connect(path, check_same_thread=False)
-        _databases.add(self)
+        forks.leave_to_parent(self)
 
     def _connect(self, durable: bool) -> sqlite3.Connection:
         try:
@@ -259,18 +258,6 @@ class Database:
 
     def _trouble(self, error: Exception) -> InputError:
         return InputError(f"{self._path} cannot be used: {error}. Check the file and its disk.")
-
-
-_databases: weakref.WeakSet[Database] = weakref.WeakSet()
-
-
-def _forked() -> None:
-    for database in list(_databases):
-        database.leave_to_parent()
-
-
-if hasattr(os, "register_at_fork"):  # else there is no forking
-    os.register_at_fork(after_in_child=_forked)
 
 
 def _busy(error: sqlite3.Error) -> bool:

@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, TypeVar
 
+from kogagent import forks
 from kogagent.errors import Deferred, InputError, Retry, ToolFailed, named_options, nearest
 from kogagent.tools.groups import Group
 from kogagent.tools.results import Returned, clean, returned, shorten
@@ -31,9 +32,6 @@ T = TypeVar("T")
 _result, _outcome = maker(ToolResult), maker(ToolOutcome)
 _log = logging.getLogger("kogagent.tools")
 _ERROR_CHARS = 400
-_forks = (
-    0  # of which this process is the outcome: tells a child as os.getpid() does, without asking the system
-)
 Verdict: TypeAlias = bool | str
 Approve: TypeAlias = Callable[[ToolCall, RunContext[Any]], Verdict | Awaitable[Verdict]] | Literal["defer"]
 
@@ -326,15 +324,6 @@ class _Ready:
         )
 
 
-def _forked() -> None:
-    global _forks
-    _forks += 1
-
-
-if hasattr(os, "register_at_fork"):  # else there is no forking
-    os.register_at_fork(after_in_child=_forked)
-
-
 def _words(error: BaseException) -> str:
     """What an exception says, nothing where it cannot even do that."""
     try:
@@ -377,14 +366,14 @@ class _Answer:
 
 async def _on_loop(function: Callable[[], Awaitable[Any]], limit: int, answer: _Answer) -> None:
     # SystemExit would end the event loop if it left a task; KeyboardInterrupt, the user's own, must.
-    forks = _forks
+    before = forks.count
     try:
         done = returned(await function(), limit)
     except KeyboardInterrupt:
         raise
     except BaseException as error:
         done = Returned(error=error)
-    _same(forks)
+    _same(before)
     answer.value = done
     if answer.waiter is not None and not answer.waiter.done():  # else nobody waits: cancelled, or out of time
         answer.waiter.set_result(done)
@@ -392,7 +381,7 @@ async def _on_loop(function: Callable[[], Awaitable[Any]], limit: int, answer: _
 
 def _at_once(ready: _Ready, positional: Sequence[Any], values: dict[str, Any]) -> Returned:
     """What a coroutine that never waits comes to, by its one step: nobody could stop it on its way."""
-    forks = _forks
+    before = forks.count
     try:
         try:
             ready.tool.function(*positional, **values).send(None)
@@ -405,26 +394,26 @@ def _at_once(ready: _Ready, positional: Sequence[Any], values: dict[str, Any]) -
         raise
     except BaseException as error:
         back = Returned(error=error)
-    _same(forks)
+    _same(before)
     return back
 
 
 def _in_thread(function: Callable[[], Any], limit: int) -> Returned | _Pending | None:
-    forks = _forks
+    before = forks.count
     back: Returned | _Pending
     try:
         value = function()
         back = _Pending(value) if inspect.isawaitable(value) else returned(value, limit)
     except BaseException as error:
         back = Returned(error=error)
-    _same(forks)
+    _same(before)
     return back
 
 
-def _same(forks: int) -> None:
+def _same(before: int) -> None:
     """End a child that a tool forked and that came back with the tool's result: it has copies of this
     process's event loop and threads, and would go on with the run."""
-    if _forks != forks:
+    if forks.count != before:
         os._exit(0)
 
 
