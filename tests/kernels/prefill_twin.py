@@ -223,6 +223,35 @@ def multiply_few(
 
 
 @_Kernel
+def multiply_and_turn(
+    grid: tuple[int, ...],
+    meta: torch.Tensor,
+    x: torch.Tensor,
+    w: torch.Tensor,
+    bias: torch.Tensor,
+    rope: torch.Tensor,
+    queries: torch.Tensor,
+    scale: float,
+    layer: int,
+    lane_heads: int,
+    heads: int,
+    rep: int,
+    h: int,
+    rows: int,
+    count: int,
+    size: int,
+    columns: int,
+    *,
+    has_bias: bool,
+    **_: Any,
+) -> None:
+    qkv = torch.bmm(x[:, :count].float(), w.float().mT)
+    shape = (layer, lane_heads, heads, rep, h, rows)
+    given = (meta, qkv, bias, bias, rope, queries, scale, 0.0, *shape)
+    turn_and_append[(count, heads)](*given, has_bias=has_bias, has_norm=False)
+
+
+@_Kernel
 def greedy(
     grid: tuple[int, ...],
     logits: torch.Tensor,

@@ -72,14 +72,13 @@ def test_every_kernel_of_prefill_compiles_and_spills_nothing_that_counts(tmp_pat
     child = [sys.executable, "-W", "ignore", str(Path(__file__).with_name("prefill_builds.py"))]
     environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
     environment |= {"TRITON_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(Path(__file__).parents[2])}
-    ran = subprocess.run(
-        [*child, "laneformer-2b", "float16", "90", "512"], env=environment, capture_output=True, text=True
-    )
+    arguments = ["laneformer-2b", "float16", "90", "32", "512"]
+    ran = subprocess.run([*child, *arguments], env=environment, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr
     found = [json.loads(line) for line in ran.stdout.splitlines()]
     assert {one["kernel"] for one in found} == {
         *("embed_rows", "turn_and_append", "attend", "merge_splits"),
-        *("land", "gate", "multiply_few", "greedy"),
+        *("land", "gate", "multiply_few", "multiply_and_turn", "greedy"),
     }
     for one in found:
         assert one["stack"] <= 8 and one["registers"] <= 255, one

@@ -40,6 +40,7 @@ CASES = [
     _replace(TINY_LANES, name="sum", head="sum"),
     _replace(TINY_LANES, name="present and resent", early="present", early_resent=True, head="sum"),
     _replace(TINY_LANES, name="mlp kept", comm_mlp=False),
+    _replace(TINY_LANES, name="lanes of wide heads with a bias", head_dim=32, qkv_bias=True),
 ]
 
 
@@ -221,6 +222,46 @@ def test_rope_kernel_is_its_twin_and_appends_real_rows_alone(
     end = position + 3
     assert bool(cache[1, :, :, position:end].isfinite().all()) and bool(cache[1, :, :, end:].isnan().all())
     assert bool(queries.isfinite().all()), "a padding row read past the table"
+
+
+@pytest.mark.parametrize("has_bias", [False, True])
+def test_product_that_turns_and_appends_is_its_twin(
+    has_bias: bool, interpreted: ModuleType, rng: np.random.Generator
+) -> None:
+    columns, width = 40, (REP + 2) * H * HEADS // LANES  # not a multiple of its blocks' rows
+    table = rope_table(_replace(TINY, head_dim=H, context=CAPACITY))
+    given = (
+        _random(rng, LANES, ROWS, columns).half(),
+        (_random(rng, LANES, width, columns) / 6).half(),
+        _random(rng, LAYERS, LANES, width),
+        torch.cat((table, torch.full_like(table, float("nan"))))[:CAPACITY],  # no row lies past it
+    )
+    position = int(rng.integers(0, CAPACITY - 2))
+    results = []
+    for module in (interpreted, prefill_twin):
+        cache = torch.full((LAYERS, 2, HEADS, CAPACITY, H), float("nan")).half()
+        meta = torch.tensor([cache.data_ptr(), CAPACITY, position, 3])
+        queries = torch.zeros(HEADS, ROWS * REP, H).half()
+        module.multiply_and_turn[(-(-width // 32), LANES)](
+            meta,
+            *given,
+            queries,
+            0.3,
+            1,
+            *(*_HEADS, 4, width, columns),
+            has_bias=has_bias,
+            block_n=32,
+            block_t=16,
+            block_k=16,
+        )
+        results.append((cache, queries))
+    (cache, queries), (want, want_queries) = results
+    torch.testing.assert_close(queries, want_queries, rtol=4e-3, atol=4e-3)
+    torch.testing.assert_close(cache, want, rtol=4e-3, atol=4e-3, equal_nan=True)
+    assert bool(queries.isfinite().all()), "a padding row read past the table"
+    assert bool((queries.view(HEADS, ROWS, REP, H)[:, 4:] == 0).all()), "rows past the count were written"
+    real = cache[1, :, :, position : position + 3]
+    assert bool(real.isfinite().all()) and int(cache.isfinite().sum()) == real.numel()
 
 
 @pytest.mark.parametrize("window", [FULL, 4, 37])

@@ -395,6 +395,39 @@ def gate(both, hidden, rows, size, block: tl.constexpr):  # type: ignore[no-unty
 
 
 @_kernel
+def _few(  # type: ignore[no-untyped-def]
+    x,
+    w,
+    rows,
+    count,
+    size,
+    columns,
+    block_n: tl.constexpr,
+    block_t: tl.constexpr,
+    block_k: tl.constexpr,
+):
+    """This program's sums [block_n, block_t] of x [S, rows, columns] times w [S, size, columns]."""
+    lane = tl.program_id(1).to(tl.int64)
+    n = tl.program_id(0) * block_n + tl.arange(0, block_n)
+    t = tl.arange(0, block_t)
+    k = tl.arange(0, block_k)
+    from_w = w + (lane * size + n)[:, None] * columns + k[None, :]
+    from_x = x + (lane * rows + t)[None, :] * columns + k[:, None]
+    acc = tl.zeros([block_n, block_t], tl.float32)
+    for k0 in range(0, columns, block_k):
+        inside = k0 + k < columns
+        a = tl.load(
+            from_w + k0,
+            mask=(n < size)[:, None] & inside[None, :],
+            other=0.0,
+            eviction_policy="evict_first",
+        )
+        b = tl.load(from_x + k0, mask=(t < count)[None, :] & inside[:, None], other=0.0)
+        acc = tl.dot(a, b, acc)
+    return acc
+
+
+@_kernel
 def multiply_few(  # type: ignore[no-untyped-def]
     x,
     w,
@@ -417,20 +450,7 @@ def multiply_few(  # type: ignore[no-untyped-def]
     lane = tl.program_id(1).to(tl.int64)
     n = tl.program_id(0) * block_n + tl.arange(0, block_n)
     t = tl.arange(0, block_t)
-    k = tl.arange(0, block_k)
-    from_w = w + (lane * size + n)[:, None] * columns + k[None, :]
-    from_x = x + (lane * rows + t)[None, :] * columns + k[:, None]
-    acc = tl.zeros([block_n, block_t], tl.float32)
-    for k0 in range(0, columns, block_k):
-        inside = k0 + k < columns
-        a = tl.load(
-            from_w + k0,
-            mask=(n < size)[:, None] & inside[None, :],
-            other=0.0,
-            eviction_policy="evict_first",
-        )
-        b = tl.load(from_x + k0, mask=(t < count)[None, :] & inside[:, None], other=0.0)
-        acc = tl.dot(a, b, acc)
+    acc = _few(x, w, rows, count, size, columns, block_n, block_t, block_k)
     if gated:
         g, u = tl.split(tl.permute(tl.reshape(acc, [block_n // 2, 2, block_t]), 0, 2, 1))
         y = g / (1.0 + tl.exp(-g)) * u
@@ -442,6 +462,62 @@ def multiply_few(  # type: ignore[no-untyped-def]
         to = out + (lane * output_rows + t)[:, None] * size + n[None, :]
         inside_out = (t < count)[:, None] & (n < size)[None, :]
         tl.store(to, tl.trans(acc).to(out.dtype.element_ty), mask=inside_out)
+
+
+@_kernel
+def multiply_and_turn(  # type: ignore[no-untyped-def]
+    meta,
+    x,
+    w,
+    bias,
+    rope,
+    queries,
+    scale,
+    layer,
+    lane_heads,
+    heads,
+    rep,
+    h,
+    rows,
+    count,
+    size,
+    columns,
+    has_bias: tl.constexpr,
+    block_n: tl.constexpr,
+    block_t: tl.constexpr,
+    block_k: tl.constexpr,
+):
+    """multiply_few and turn_and_append in one, where q and k have no norm: no program has a row of them.
+
+    x [S, rows, columns], w [S, size, columns], size = R. Grid [ceil(size / block_n), S].
+    """
+    lane = tl.program_id(1)
+    n = tl.program_id(0) * block_n + tl.arange(0, block_n)
+    t = tl.arange(0, block_t)
+    acc = _few(x, w, rows, count, size, columns, block_n, block_t, block_k)
+    if has_bias:
+        from_bias = bias + (layer * (heads // lane_heads) + lane) * size
+        acc += tl.load(from_bias + n, mask=n < size, other=0.0)[:, None]
+    position = tl.load(meta + 2)
+    is_real = t < tl.load(meta + 3)  # a padding row may lie past the context, so past the table
+    even, odd = tl.split(tl.permute(tl.reshape(acc, [block_n // 2, 2, block_t]), 0, 2, 1))
+    pair = tl.program_id(0) * block_n + 2 * tl.arange(0, block_n // 2)
+    turns = (pair < size) & (pair // h % (rep + 2) <= rep)
+    angle = rope + tl.where(is_real, position + t, 0)[None, :] * h + (pair % h)[:, None]
+    cos = tl.load(angle, mask=turns[:, None], other=1.0)
+    sin = tl.load(angle + 1, mask=turns[:, None], other=0.0)
+    both = tl.join(even * cos - odd * sin, even * sin + odd * cos)
+    y = tl.trans(tl.reshape(tl.permute(both, 0, 2, 1), [block_n, block_t]))
+    head = (lane * lane_heads + n // ((rep + 2) * h))[None, :]
+    v = (n // h % (rep + 2))[None, :]
+    e = (n % h)[None, :]
+    inside = (n < size)[None, :]
+    to = queries + ((head * rows + t[:, None]) * rep + v) * h + e
+    half = queries.dtype.element_ty
+    tl.store(to, (y * scale).to(half), mask=inside & (v < rep) & (t < count)[:, None])
+    cache = tl.multiple_of(tl.load(meta).to(queries.dtype), 16)
+    at = ((layer * 2 + v - rep) * heads + head) * tl.load(meta + 1) + (position + t)[:, None]
+    tl.store(cache + at * h + e, y.to(half), mask=inside & (v >= rep) & is_real[:, None])
 
 
 @_kernel

@@ -190,8 +190,30 @@ class Passes:
 
     def _keys(self, layer: int, rows: int) -> None:
         """q, k and v of all rows; k and v reach the cache."""
-        spec, layout = self._spec, self._layout
-        self._product(self._normed, self._weights[4 * layer], self._qkv, rows)
+        spec, layout, w = self._spec, self._layout, self._weights[4 * layer]
+        if self._few(w, rows) and not spec.qk_norm:
+            grid, blocks = self._blocks(w, rows)
+            self._device.multiply_and_turn[grid](
+                self.inputs,
+                self._normed,
+                w,
+                self._bias,
+                self._rope,
+                self._queries,
+                self._scale,
+                layer,
+                layout.kv_heads,
+                spec.n_kv_heads,
+                self._rep,
+                spec.head_dim,
+                self._rows,
+                rows,
+                *w.shape[1:],
+                has_bias=spec.qkv_bias,
+                **blocks,
+            )
+            return
+        self._product(self._normed, w, self._qkv, rows)
         self._device.turn_and_append[(rows, spec.n_kv_heads)](
             self.inputs,
             self._qkv,
@@ -356,24 +378,21 @@ class Passes:
     def _multiply_few(
         self, x: torch.Tensor, w: torch.Tensor, out: torch.Tensor, rows: int, *, gated: bool
     ) -> None:
-        lanes, size, columns = w.shape
-        block_n = 64 if lanes * (size // 64) >= self._tiles else 32
-        self._device.multiply_few[(-(-size // block_n), lanes)](
-            x,
-            w,
-            out,
-            x.shape[1],
-            out.shape[1],
-            rows,
-            size,
-            columns,
-            gated=gated,
-            block_n=block_n,
-            block_t=32 if rows <= 32 else FEW_ROWS,
-            block_k=128,
-            num_warps=4,
-            num_stages=4 if block_n == 32 else 3,
+        grid, blocks = self._blocks(w, rows)
+        self._device.multiply_few[grid](
+            x, w, out, x.shape[1], out.shape[1], rows, *w.shape[1:], gated=gated, **blocks
         )
+
+    def _blocks(self, w: torch.Tensor, rows: int) -> tuple[tuple[int, int], dict[str, int]]:
+        """The grid and the blocks of a product of few rows."""
+        lanes, size, _ = w.shape
+        block_n = 64 if lanes * (size // 64) >= self._tiles else 32
+        blocks = {"block_n": block_n, "block_t": 32 if rows <= 32 else FEW_ROWS, "block_k": 128}
+        return (-(-size // block_n), lanes), {
+            **blocks,
+            "num_warps": 4,
+            "num_stages": 4 if block_n == 32 else 3,
+        }
 
     def _warps(self) -> int:
         return 8 if self._spec.dim >= 2048 else 4
