@@ -194,6 +194,7 @@ class Monokernel:
         self._running = False
         self._order: Iterator[int] = iter(())  # the widths still to be launched
         self._flying: deque[Any] = deque()  # an event behind each launch that may not have ended
+        self._behind = False  # launches that the current streams do not wait for yet
         self._starved_at = -1
         self._missed_at: float | None = None
         self._cared_at = 0.0
@@ -243,11 +244,13 @@ class Monokernel:
 
     def launch(
         self, segment: Segment, kv: torch.Tensor | Sequence[torch.Tensor], *, logits: bool = False
-    ) -> None:
-        """Start a segment. kv [N, 2, K, capacity, h] FP16 of the sequence, one a device. Never blocks.
+    ) -> float:
+        """Start a segment; when the devices had it, by `time.perf_counter`: what is queued behind that is
+        queued while they work. kv [N, 2, K, capacity, h] FP16 of the sequence, one a device.
 
-        logits: also keep the logits of the last row, see `logits`. Raises DeviceError where a device does not
-        take its launch; the others have given up by then.
+        Waits for what an earlier segment's last token has left behind, a few launches that find nothing to
+        do. logits: also keep the logits of the last row, see `logits`. Raises DeviceError where a device does
+        not take its launch; the others have given up by then.
         """
         torch = self._torch
         if self._running:
@@ -259,6 +262,7 @@ class Monokernel:
         caches = [kv] if isinstance(kv, torch.Tensor) else list(kv)
         if len(caches) != len(self.ranks):
             raise DeviceError(f"{len(caches)} caches for {len(self.ranks)} devices")
+        self._wait_for_all()
         passes = len(segment.pending) + segment.max_tokens + 1
         stride = 2 * self.spec.n_layers + 64
         if self._tag + passes * stride >= 1 << 32:  # tags would repeat: forget the old ones
@@ -283,11 +287,14 @@ class Monokernel:
         self._tag += passes * stride
         self._read, self._running, self._starved_at, self._missed_at = 0, True, -1, None
         try:
+            self._queue_next()
+            began = time.perf_counter()
             self._top_up()
         except RuntimeError as error:
             self._running = False
             self._wait_for_all()  # those that did begin wait for the one that did not: until their deadline
             raise DeviceError(f"a device did not take its launch: {error}. Load the engine again.") from error
+        return began
 
     def _prepare(self, rank: Rank, segment: Segment) -> None:
         """The segment's lists in a device's memory."""
@@ -344,20 +351,24 @@ class Monokernel:
 
     def _top_up(self) -> None:
         """Keep launches queued behind the one that runs, so that a hand-over never waits for the host."""
-        torch = self._torch
         while self._flying and self._flying[0].query():
             self._flying.popleft()
-        queued = False
-        while len(self._flying) < AHEAD:
-            width = next(self._order, None)
-            if width is None:
-                break
-            events = [rank.queue(width) for rank in self.ranks]
-            self._flying.append(events[-1])  # the device that began last
-            queued = True
-        if queued:
+        while len(self._flying) < AHEAD and self._queue_next():
+            pass
+        if self._behind:
+            self._behind = False
             for rank in self.ranks:
-                torch.cuda.current_stream(rank.device).wait_event(rank.last)
+                self._torch.cuda.current_stream(rank.device).wait_event(rank.last)
+
+    def _queue_next(self) -> bool:
+        """Queue the next launch on every device; False where there is none."""
+        width = next(self._order, None)
+        if width is None:
+            return False
+        events = [rank.queue(width) for rank in self.ranks]
+        self._flying.append(events[-1])  # the device that began last
+        self._behind = True
+        return True
 
     def stream_only(self, passes: int) -> float:
         """Seconds to stream every tape once through the ring, with no product and no exchange; the slowest
@@ -391,7 +402,7 @@ class Monokernel:
             out.append(token)
             self._read += 1
             if token.reason not in (Reason.RUNNING, Reason.ASKED):
-                self._finish()
+                self._running = False  # launches beyond it find nothing to do: the next one waits for them
         if self._running:
             now = time.perf_counter()
             if out or now - self._cared_at >= CARE_S:
@@ -431,10 +442,6 @@ class Monokernel:
             self._running = False
             self._fail()
 
-    def _finish(self) -> None:
-        self._running = False
-        self._wait_for_all()
-
     def _wait_for_all(self) -> None:
         """Until every launch has ended: then nothing of the kernel reads or writes memory any more."""
         try:
@@ -468,11 +475,13 @@ class Monokernel:
 
     def logits(self) -> npt.NDArray[np.float32]:
         """Logits [V] of the last segment's last row, when it was launched with logits=True."""
+        self._wait_for_all()
         out: npt.NDArray[np.float32] = self._logits.cpu().numpy()
         return out
 
     def profile(self) -> npt.NDArray[np.int64]:
         """Cycles [blocks, PROFILE_SLOTS] by phase, thread 0 of each block, of the last launch for one row."""
+        self._wait_for_all()
         parts = [rank.programs[NARROW].counters.cpu().numpy() for rank in self.ranks]
         out: npt.NDArray[np.int64] = np.concatenate(parts)
         return out
@@ -480,6 +489,7 @@ class Monokernel:
     def slack(self) -> npt.NDArray[np.int64]:
         """How long other lanes' outputs had been there when they were used [blocks, SLACK_BINS], in bins of
         2 µs, of the last launch for one row of a kernel made with KOGAGENT_SLACK."""
+        self._wait_for_all()
         parts = [rank.programs[NARROW].slack.cpu().numpy().astype(np.int64) for rank in self.ranks]
         out: npt.NDArray[np.int64] = np.concatenate(parts)
         return out

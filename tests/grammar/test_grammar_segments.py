@@ -9,6 +9,7 @@ import ctypes
 import random
 import sys
 import threading
+import time
 from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
@@ -71,11 +72,12 @@ class KernelDouble:
         self.asked = 0
         self.idle = 0  # looks without a token between two passes
 
-    def launch(self, segment: Segment, stores: Sequence[torch.Tensor]) -> None:
+    def launch(self, segment: Segment, stores: Sequence[torch.Tensor]) -> float:
         self.launches.append(segment)
         self._stopped, self._given, self._answer = False, 0, None
         (store,) = stores
         self._tokens = self._run(segment, store)
+        return time.perf_counter()
 
     def drain(self) -> list[Token]:
         out = next(self._tokens, [])

@@ -97,7 +97,6 @@ class CudaDecode(KeepsProgress):
                 progress.take_forced()  # a run that opens the segment shares the first pass with the prompt
             if progress.reason is not None:
                 return False
-            self._began = time.perf_counter()
             self._is_prompt = progress.is_prompt
             if len(progress.pending) <= FEED_ROWS or plan.sampling.temperature > 0.0:
                 break
@@ -114,6 +113,7 @@ class CudaDecode(KeepsProgress):
         than a pass of the kernel."""
         kv, progress, plan = self._kv, self._progress, self._plan
         mask: npt.NDArray[np.uint32] | None = None if plan.matcher is None else plan.matcher.mask()
+        self._began = time.perf_counter()
         found = None
         if plan.sampling.repetition_penalty == 1.0:
             found = self._backend.greedy(kv, progress.pending, plan.legal_ids, mask)
@@ -133,6 +133,7 @@ class CudaDecode(KeepsProgress):
         kv, plan, sampling, progress = self._kv, self._plan, self._plan.sampling, self._progress
         ids, ended = progress.pending, None
         if len(ids) > FEED_ROWS:
+            self._began = time.perf_counter()
             self._backend.append(kv, ids[:-1])
             ended = _queue_end()
             ids = progress.pending = ids[-1:]
@@ -149,7 +150,7 @@ class CudaDecode(KeepsProgress):
             place = memory.place(matcher)
         if ended is not None:
             _synchronize()
-        self._backend.kernel().launch(
+        began = self._backend.kernel().launch(
             Segment(
                 pending=ids,
                 position=kv.length,
@@ -169,6 +170,8 @@ class CudaDecode(KeepsProgress):
             kv.stores,  # not kept: a cache that waits may have to give its memory up
         )
         self._launched = True
+        if ended is None:
+            self._began = began  # until then the device had nothing to do: the time was ours
         if self._guided:
             self._guide()
 
