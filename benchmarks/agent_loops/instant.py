@@ -9,9 +9,8 @@ error.
 
 from __future__ import annotations
 
-import time
 from collections import deque
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +18,7 @@ import numpy.typing as npt
 
 from kogagent.chat.guard import Guard
 from kogagent.chat.inputs import written_calls
-from kogagent.engine.backend import KV, DecodePlan, Emitted
+from kogagent.engine.backend import KV, Decode, DecodePlan, Emitted
 from kogagent.engine.backends.host import (
     InHostMemory,
     KeepsProgress,
@@ -65,8 +64,7 @@ class InstantKV(NeverParked):
 
 
 class InstantDecode(KeepsProgress):
-    """One segment: the prompt's pass and its choice in the first `wait`, then a choice in each, or, where a
-    pass takes no time, all of them in the second."""
+    """One segment: the prompt's pass and its choice in the first `wait`, all others in the second."""
 
     resident = True
 
@@ -77,9 +75,8 @@ class InstantDecode(KeepsProgress):
         plan: DecodePlan,
         vocab: int,
         script: Sequence[int],
-        pass_s: float,
     ) -> None:
-        self._kv, self._plan, self._script, self._pass_s = kv, plan, script, pass_s
+        self._kv, self._plan, self._script = kv, plan, script
         self._progress = Progress(kv, ids, plan, vocab)
         self._begun = self._stopped = False
         self._written = 0
@@ -106,8 +103,6 @@ class InstantDecode(KeepsProgress):
             return
         while progress.reason is None:
             self._pass()
-            if self._pass_s:
-                break
 
     def _pass(self) -> None:
         """Run the pending ids, take the script's next, and what is forced behind it."""
@@ -115,9 +110,7 @@ class InstantDecode(KeepsProgress):
         if progress.reason is not None:
             return
         forced, prompt = progress.forced_pending, progress.is_prompt
-        if self._pass_s:
-            time.sleep(self._pass_s)
-        progress.took(self._pass_s, forced, prompt=prompt)
+        progress.took(0.0, forced, prompt=prompt)
         self._kv.length += len(progress.pending)
         progress.passed()
         progress.emit(self._script[self._written + len(progress.out)], -0.5, forced=False)
@@ -125,13 +118,20 @@ class InstantDecode(KeepsProgress):
 
 
 class InstantBackend(InHostMemory):
-    """scripts: what each segment says, the next one first. pass_s: seconds of every pass."""
+    """scripts: what each segment says, the next one first."""
 
     prefill_chunk = 2048  # the CUDA backend's
     name, dtype = "instant", "none"
 
-    def __init__(self, spec: ModelSpec, scripts: deque[Sequence[int]], pass_s: float = 0.0) -> None:
-        self.spec, self._scripts, self._pass_s = spec, scripts, pass_s
+    def __init__(self, spec: ModelSpec, scripts: deque[Sequence[int]]) -> None:
+        self.spec, self._scripts = spec, scripts
+
+    def rehearse(self) -> None:
+        """Do with the scripts what is none of a turn's work."""
+
+    def seconds(self, turns: int, passes: int) -> float:
+        """The device's own time in so many turns, their prompts' passes among the passes."""
+        return 0.0
 
     def open_kv(self, capacity: int) -> KV:
         check_capacity(self.spec, capacity)
@@ -141,9 +141,9 @@ class InstantBackend(InHostMemory):
         assert isinstance(kv, InstantKV)
         kv.length += len(ids)
 
-    def decode(self, kv: KV, ids: Sequence[int], plan: DecodePlan) -> InstantDecode:
+    def decode(self, kv: KV, ids: Sequence[int], plan: DecodePlan) -> Decode:
         assert isinstance(kv, InstantKV)
-        return InstantDecode(kv, ids, plan, self.spec.vocab_size, self._scripts.popleft(), self._pass_s)
+        return InstantDecode(kv, ids, plan, self.spec.vocab_size, self._scripts.popleft())
 
     def logits(self, kv: KV, ids: Sequence[int]) -> npt.NDArray[np.float32]:
         raise NotImplementedError("a model without weights has no logits")
@@ -153,15 +153,20 @@ class InstantBackend(InHostMemory):
 
 
 class Instant:
-    """nano's tokenizer, template and shape, or another model's, on a backend whose passes take `pass_s`
-    seconds."""
+    """nano's tokenizer, template and shape, or another model's, on a device that takes no time, or on what
+    `make` makes of shape and scripts."""
 
-    def __init__(self, pass_s: float = 0.0, model: str | Path = NANO) -> None:
+    def __init__(
+        self,
+        make: Callable[[ModelSpec, deque[Sequence[int]]], InstantBackend] = InstantBackend,
+        model: str | Path = NANO,
+    ) -> None:
         path = find_model(model)
         tokenizer, spec = Tokenizer.load(path), read_spec(path)
         self._scripts: deque[Sequence[int]] = deque()
         self._tokenizer, self._rng = tokenizer, np.random.default_rng()
-        self.engine = Engine(EngineCore(lambda: InstantBackend(spec, self._scripts, pass_s)), tokenizer)
+        self.backend = make(spec, self._scripts)
+        self.engine = Engine(EngineCore(lambda: self.backend), tokenizer)
 
     def write(self, turns: int) -> list[str]:
         """What the next turns say, a call of `look` each with texts that nobody has seen; their arguments."""
@@ -174,6 +179,7 @@ class Instant:
         for one in calls:
             said = written_calls([one], self.engine.chat.format, guard)
             self._scripts.append((*tokenizer.encode_markup(said), tokenizer.end_ids[0]))
+        self.backend.rehearse()
         return [one.arguments for one in calls]
 
     def _text(self) -> str:

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from benchmarks.agent_loops.growth import growth
-from benchmarks.agent_loops.host import PASSES_S, host, name_of
+from benchmarks.agent_loops.host import DEVICES, host, name_of
 from benchmarks.agent_loops.loops import (
     SWITCHES,
     Led,
@@ -65,10 +65,10 @@ def scripted_parts(runner: asyncio.Runner, options: argparse.Namespace) -> Itera
 
 
 def host_parts(runner: asyncio.Runner, options: argparse.Namespace) -> Iterator[Part]:
-    for pass_s in PASSES_S:
-        name = name_of(COMPARED.name, pass_s)
-        made = partial(host, runner, COMPARED, options.repeats, pass_s)
-        yield Part(name, name, "instant", made)
+    for device, make in DEVICES.items():
+        name = name_of(COMPARED.name, device)
+        made = partial(host, runner, COMPARED, options.repeats, device, make)
+        yield Part(name, name, "clocked" if device else "instant", made)
 
 
 def model_parts(

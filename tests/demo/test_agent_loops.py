@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +17,11 @@ import pytest
 
 from benchmarks.agent_loops import __main__ as program
 from benchmarks.agent_loops import parts, servers
+from benchmarks.agent_loops.clocked import ClockedBackend
 from benchmarks.agent_loops.compare import compare, newest_of
 from benchmarks.agent_loops.growth import growth
 from benchmarks.agent_loops.host import host
-from benchmarks.agent_loops.instant import Instant
+from benchmarks.agent_loops.instant import Instant, InstantBackend
 from benchmarks.agent_loops.loops import (
     QUESTIONS,
     SWITCHES,
@@ -102,9 +105,9 @@ async def _results(task: Task) -> list[str]:
     return [message.result.text for message in messages if isinstance(message, ToolMessage)]
 
 
-@pytest.mark.parametrize("pass_s", [0.0, 1e-6])
-def test_a_device_that_takes_no_time_says_its_script_under_the_real_grammar(
-    model: Path, pass_s: float
+@pytest.mark.parametrize("backend", [InstantBackend, partial(ClockedBackend, pass_s=1e-6, prefill_s=1e-6)])
+def test_a_device_without_a_model_says_its_script_under_the_real_grammar(
+    model: Path, backend: Callable[..., InstantBackend]
 ) -> None:
     one, written = calls_loop(3, 2), list[list[str]]()
 
@@ -113,24 +116,23 @@ def test_a_device_that_takes_no_time_says_its_script_under_the_real_grammar(
             written.append(super().write(turns))
             return written[-1]
 
-    made: list[Noted] = []
-
-    def make(seconds: float) -> Instant:
-        made.append(Noted(seconds, model))
-        return made[-1]
+    def make() -> Instant:
+        return Noted(backend, model)
 
     with asyncio.Runner() as runner:
-        found = {r.metric: r for r in host(runner, one, 5, pass_s, make, runs=1)}
-        again = Noted(pass_s, model)
+        found = {r.metric: r for r in host(runner, one, 5, "/x", make, runs=1)}
+        again = make()
         with again.engine:
             again.write(3)
             run = runner.run(timed(one.task(again.engine)))
     assert len(written) == 1 + 5 + 1 and list(run.calls) == written[-1]
     assert len({arguments for turns in written for arguments in turns}) == 7 * 3
     assert run.usage.forced_tokens > 60 and run.usage.sampled_tokens > 120, "each byte is a token here"
+    assert run.usage.steps == run.usage.sampled_tokens, "a pass a choice"
     assert {"us_per_turn", "loop_thread_us", "render_us", "parse_us", "loop_us"} <= set(found)
+    assert ("beside_us" in found) == (backend is not InstantBackend), "of a device that has a clock"
     assert not {"prefill_us", "sampled_us", "forced_us"} & set(found), "the device's own time is none of it"
-    assert {r.case.startswith("host/3 turns/2 tools") for r in found.values()} == {True}
+    assert {r.case for r in found.values()} == {"host/3 turns/2 tools/x"}
 
 
 def test_the_demo_loop_has_a_question_for_the_warm_up_and_each_repeat() -> None:
