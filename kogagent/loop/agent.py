@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypedDict, TypeVar, overload
+
+from typing_extensions import Unpack
 
 from kogagent.errors import InputError, ToolFailed, named_options
 from kogagent.loop.compaction import Compaction
-from kogagent.loop.conversation import BestOf, Conversation, History
+from kogagent.loop.conversation import BestOf, Conversation, History, Score
 from kogagent.loop.guardrails import Guardrails
 from kogagent.loop.handoff import Handoff, handoff_tool
 from kogagent.loop.hooks import Hooks
@@ -21,18 +23,47 @@ from kogagent.loop.stream import AgentStream
 from kogagent.loop.subagent import run_nested
 from kogagent.sampling import SamplingParams
 from kogagent.types import Answer, RunContext, RunResult
+from kogagent.types.context import Deps
+from kogagent.types.events import Out
 
 if TYPE_CHECKING:
     from kogagent.tools.tool import Tool
     from kogagent.tools.toolbox import Approve, Toolbox
 
-Instructions: TypeAlias = str | Callable[[Any], str | Awaitable[str]]
+Instructions: TypeAlias = str | Callable[[Deps], str | Awaitable[str]]
+T = TypeVar("T")
 
 _PHASE_TOKENS = 64
 
 
-class Agent:
+class AgentOptions(TypedDict, Generic[Deps], total=False):
+    """What an Agent takes by keyword besides output_type, for type checkers."""
+
+    instructions: Instructions[Deps]
+    plan: bool | int
+    observe: bool | int
+    limits: Limits | None
+    tool_choice: ToolChoice
+    on_tool_error: Literal["tell", "raise"]
+    approve: Approve[Deps] | None
+    hooks: Hooks | None
+    observers: Sequence[Observer]
+    guardrails: Guardrails | None
+    compaction: Compaction | None
+    handoffs: Iterable[Agent[Any, Any] | Handoff]
+    sampling: SamplingParams | None
+    priority: int
+    name: str
+
+
+class Agent(Generic[Deps, Out]):
     """Runs a model and tools in a loop: plan, call, observe, until there is an answer.
+
+    Deps is what runs are given as deps, Out what their output may be: str, or the output type and None, which
+    is the output where a limit ended the run before there was one. Type checkers find both, Deps where
+    instructions or approve name it; `Agent[Deps, Out]` says so where they cannot. After a hand-off the output
+    is of the type of the agent that ended the run.
+
 
     model: an Engine, or anything that is a Model. tools: functions, Tools, toolkits, or a Toolbox.
     instructions: the system message, or a function of the run's deps that gives it once a run.
@@ -50,25 +81,55 @@ class Agent:
     An agent keeps no state between runs; any number of runs may go on at once.
     """
 
+    @overload
+    def __init__(
+        self: Agent[Deps, str],
+        model: Model | ModelSource,
+        tools: Iterable[Any] | Toolbox = (),
+        *,
+        output_type: type[str] | None = ...,
+        **options: Unpack[AgentOptions[Deps]],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Agent[Deps, T | None],
+        model: Model | ModelSource,
+        tools: Iterable[Any] | Toolbox = (),
+        *,
+        output_type: type[T],
+        **options: Unpack[AgentOptions[Deps]],
+    ) -> None: ...
+
+    @overload
+    def __init__(  # what is no class, a union say: no type checker follows
+        self: Agent[Deps, Any],
+        model: Model | ModelSource,
+        tools: Iterable[Any] | Toolbox = (),
+        *,
+        output_type: Any,
+        **options: Unpack[AgentOptions[Deps]],
+    ) -> None: ...
+
     @named_options
     def __init__(
         self,
         model: Model | ModelSource,
         tools: Iterable[Any] | Toolbox = (),
         *,
-        instructions: Instructions = "",
+        instructions: Instructions[Any] = "",
         plan: bool | int = False,
         observe: bool | int = False,
         output_type: Any = str,
         limits: Limits | None = None,
         tool_choice: ToolChoice = "auto",
         on_tool_error: Literal["tell", "raise"] = "tell",
-        approve: Approve | None = None,
+        approve: Approve[Any] | None = None,
         hooks: Hooks | None = None,
         observers: Sequence[Observer] = (),
         guardrails: Guardrails | None = None,
         compaction: Compaction | None = None,
-        handoffs: Iterable[Agent | Handoff] = (),
+        handoffs: Iterable[Agent[Any, Any] | Handoff] = (),
         sampling: SamplingParams | None = None,
         priority: int = 0,
         name: str = "agent",
@@ -127,7 +188,7 @@ class Agent:
             raise InputError("tool_choice='required' needs tools. Pass tools=[…].")
         self.check, self.output_schema = _reader(output_type)
 
-    def can_hand_off_to(self, *handoffs: Agent | Handoff) -> Agent:
+    def can_hand_off_to(self, *handoffs: Agent[Any, Any] | Handoff) -> Agent[Deps, Out]:
         """Let these agents too take its conversations over: for agents that name each other. Returns itself.
 
         Each is a tool for the model. Raises InputError for what is no agent, SchemaError for a name that is
@@ -154,10 +215,10 @@ class Agent:
         prompt: str | None = None,
         *,
         history: History | None = None,
-        deps: Any = None,
+        deps: Deps | None = None,
         sampling: SamplingParams | None = None,
         answers: Mapping[str, Answer] | None = None,
-    ) -> AgentStream:
+    ) -> AgentStream[Out]:
         """The run as events; see AgentStream. Takes what `run` takes."""
         conversation = Conversation(self, history)
         return conversation.stream(prompt, deps=deps, sampling=sampling, answers=answers, alone=True)
@@ -168,10 +229,10 @@ class Agent:
         prompt: str | None = None,
         *,
         history: History | None = None,
-        deps: Any = None,
+        deps: Deps | None = None,
         sampling: SamplingParams | None = None,
         answers: Mapping[str, Answer] | None = None,
-    ) -> RunResult:
+    ) -> RunResult[Out]:
         """Run to the answer.
 
         history: messages of an earlier run, or a Transcript, which the run appends to: it stays consistent
@@ -190,10 +251,10 @@ class Agent:
         prompt: str | None = None,
         *,
         history: History | None = None,
-        deps: Any = None,
+        deps: Deps | None = None,
         sampling: SamplingParams | None = None,
         answers: Mapping[str, Answer] | None = None,
-    ) -> RunResult:
+    ) -> RunResult[Out]:
         """`run` for code without an event loop."""
         try:
             asyncio.get_running_loop()
@@ -203,7 +264,7 @@ class Agent:
             )
         raise InputError("run_sync() would block the running event loop. Write: await agent.run(…)")
 
-    def conversation(self, history: History | None = None) -> Conversation:
+    def conversation(self, history: History | None = None) -> Conversation[Deps, Out]:
         """Runs that follow each other on one history and one model, to fork, rewind and choose from."""
         return Conversation(self, history)
 
@@ -212,11 +273,11 @@ class Agent:
         n: int,
         prompt: str | None = None,
         *,
-        score: Callable[[RunResult], float | Awaitable[float]],
+        score: Score[Out],
         history: History | None = None,
-        deps: Any = None,
+        deps: Deps | None = None,
         sampling: SamplingParams | None = None,
-    ) -> BestOf:
+    ) -> BestOf[Out]:
         """The best of n runs from one prompt, whose prefix is computed once; see Conversation.best_of."""
         async with Conversation(self, history) as conversation:
             return await conversation.best_of(n, prompt, score=score, deps=deps, sampling=sampling)

@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, cast
 
 from kogagent.errors import InputError
 from kogagent.loop.channel import Channel, Nobody
@@ -22,24 +22,26 @@ from kogagent.loop.stream import AgentStream
 from kogagent.loop.transcript import Transcript
 from kogagent.sampling import SamplingParams
 from kogagent.types import Answer, Approved, Denied, Message, RunResult, Supplied, Usage, UserMessage
+from kogagent.types.context import Deps
+from kogagent.types.events import Out
 
 if TYPE_CHECKING:
     from kogagent.loop.agent import Agent
 
 History: TypeAlias = Transcript | Sequence[Message]
-Score: TypeAlias = Callable[[RunResult], float | Awaitable[float]]
+Score: TypeAlias = Callable[[RunResult[Out]], float | Awaitable[float]]
 
 _CLOSE_S = 5.0
 _DRAWN = SamplingParams(temperature=0.8)
 
 
 @dataclass(frozen=True, slots=True)
-class BestOf:
+class BestOf(Generic[Out]):
     """What `best_of` chose. results holds every run in order, an exception where one failed; scores their
     scores, None where there is none."""
 
-    best: RunResult
-    results: tuple[RunResult | Exception, ...]
+    best: RunResult[Out]
+    results: tuple[RunResult[Out] | Exception, ...]
     scores: tuple[float | None, ...]
 
     @property
@@ -48,7 +50,7 @@ class BestOf:
         return sum((one.usage for one in self.results if isinstance(one, RunResult)), Usage())
 
 
-class Conversation:
+class Conversation(Generic[Deps, Out]):
     """One history and the model that knows it, from run to run; made by `Agent.conversation`.
 
     Where a hand-off left it with another agent, that one goes on. Forks share the past and nothing else:
@@ -57,7 +59,11 @@ class Conversation:
     """
 
     def __init__(
-        self, agent: Agent, history: History | None = None, *, models: _Models | None = None
+        self,
+        agent: Agent[Deps, Out],
+        history: History | None = None,
+        *,
+        models: _Models | None = None,
     ) -> None:
         if isinstance(history, str):
             raise InputError("history is a list of messages. Read JSON with kogagent.messages_from_json.")
@@ -65,7 +71,7 @@ class Conversation:
             raise InputError("history is a list of messages. Pass result.messages.")
         if history is not None and not isinstance(history, Transcript | Iterable):
             raise InputError(f"history={history!r} is neither a list of messages nor a Transcript")
-        self.agent = agent
+        self.agent: Agent[Any, Any] = agent
         self.transcript = history if isinstance(history, Transcript) else Transcript.repaired(history or ())
         self._models = models if models is not None else _Models()
 
@@ -75,15 +81,15 @@ class Conversation:
         self,
         prompt: str | None = None,
         *,
-        deps: Any = None,
+        deps: Deps | None = None,
         sampling: SamplingParams | None = None,
         answers: Mapping[str, Answer] | None = None,
         alone: bool = False,
-    ) -> AgentStream:
+    ) -> AgentStream[Out]:
         """The next run as events; takes what `Agent.run` takes. alone: the conversation ends with it."""
         self._check(prompt, answers, sampling)
 
-        async def drive(channel: Channel) -> RunResult:
+        async def drive(channel: Channel) -> RunResult[Out]:
             try:
                 return await self.drive(channel, prompt, deps=deps, sampling=sampling, answers=answers)
             finally:
@@ -96,10 +102,10 @@ class Conversation:
         self,
         prompt: str | None = None,
         *,
-        deps: Any = None,
+        deps: Deps | None = None,
         sampling: SamplingParams | None = None,
         answers: Mapping[str, Answer] | None = None,
-    ) -> RunResult:
+    ) -> RunResult[Out]:
         """The next run, to its answer; takes what `Agent.run` takes."""
         self._check(prompt, answers, sampling)
         return await self.drive(Nobody(), prompt, deps=deps, sampling=sampling, answers=answers)
@@ -109,10 +115,10 @@ class Conversation:
         sink: Sink,
         prompt: str | None = None,
         *,
-        deps: Any = None,
+        deps: Deps | None = None,
         sampling: SamplingParams | None = None,
         answers: Mapping[str, Answer] | None = None,
-    ) -> RunResult:
+    ) -> RunResult[Out]:
         """The next run, told to a sink."""
         agent = self.agent
         self.transcript.acquire()
@@ -170,7 +176,7 @@ class Conversation:
 
     # ── elsewhere ──
 
-    async def fork(self, *, messages: int | None = None) -> Conversation:
+    async def fork(self, *, messages: int | None = None) -> Conversation[Deps, Out]:
         """A conversation with the same past, or its first so many messages; each goes its own way.
 
         May be asked for while a run goes on: the fork starts from the last whole message, calls that still
@@ -191,10 +197,10 @@ class Conversation:
         n: int,
         prompt: str | None = None,
         *,
-        score: Score,
-        deps: Any = None,
+        score: Score[Out],
+        deps: Deps | None = None,
         sampling: SamplingParams | None = None,
-    ) -> BestOf:
+    ) -> BestOf[Out]:
         """Run n forks side by side, each with a seed of its own, and go on as the one with the highest score.
 
         The prompt is computed once, before the forks. sampling: by default the agent's, else temperature 0.8.
@@ -208,7 +214,7 @@ class Conversation:
         self._check(prompt, None, sampling)
         base = sampling or self.agent.sampling or _DRAWN
         await self._compute_prefix(prompt, deps)
-        branches: list[Conversation] = []
+        branches: list[Conversation[Deps, Out]] = []
         try:
             while len(branches) < n:  # one by one, so that those made are closed if one fails
                 branches.append(await self.fork())
@@ -248,7 +254,7 @@ class Conversation:
         finally:
             self.transcript.release()
 
-    async def _become(self, branch: Conversation) -> None:
+    async def _become(self, branch: Conversation[Deps, Out]) -> None:
         """Go on as a fork has gone on."""
         self.transcript.acquire()
         try:
@@ -271,7 +277,7 @@ class Conversation:
         if self._models.held:
             await finish_within(asyncio.ensure_future(self._models.aclose()), _CLOSE_S)
 
-    async def __aenter__(self) -> Conversation:
+    async def __aenter__(self) -> Conversation[Deps, Out]:
         return self
 
     async def __aexit__(
@@ -280,7 +286,7 @@ class Conversation:
         await self.aclose()
 
 
-async def _scored(score: Score, result: RunResult) -> float:
+async def _scored(score: Score[Out], result: RunResult[Out]) -> float:
     value = score(result)
     got = await value if inspect.isawaitable(value) else value
     if not isinstance(got, int | float) or got != got:

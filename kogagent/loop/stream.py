@@ -7,12 +7,13 @@ import contextlib
 import warnings
 from collections.abc import Awaitable, Callable, Coroutine
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
 from kogagent.errors import InputError
 from kogagent.loop.channel import Channel
 from kogagent.loop.cleanup import finish_within
 from kogagent.types import AgentEvent, RunResult
+from kogagent.types.events import Out
 
 if TYPE_CHECKING:
     from kogagent.loop.conversation import Conversation
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 _CLOSE_S = 30.0  # what a run stops within is bounded in itself: tools by their grace, a model by its close
 
 
-class AgentStream:
+class AgentStream(Generic[Out]):
     """The events of one run. Nothing happens before the first is asked for.
 
         async with agent.stream("…") as events:
@@ -31,28 +32,30 @@ class AgentStream:
     """
 
     def __init__(
-        self, drive: Callable[[Channel], Coroutine[Any, Any, RunResult]], conversation: Conversation
+        self,
+        drive: Callable[[Channel], Coroutine[Any, Any, RunResult[Out]]],
+        conversation: Conversation[Any, Out],
     ) -> None:
         self._drive = drive
         self._conversation = conversation
         self._channel = Channel()
-        self._task: asyncio.Task[RunResult] | None = None
+        self._task: asyncio.Task[RunResult[Out]] | None = None
         self._closed = False
 
     @property
-    def result(self) -> RunResult:
+    def result(self) -> RunResult[Out]:
         """What the run came to. Raises InputError before it has ended."""
         task = self._task
         if task is None or not task.done() or task.cancelled() or task.exception() is not None:
             raise InputError("the run has no result: read its events to the end first")
         return task.result()
 
-    async def fork(self, *, messages: int | None = None) -> Conversation:
+    async def fork(self, *, messages: int | None = None) -> Conversation[Any, Out]:
         """A conversation that goes on from what the run has come to, or from its first so many messages;
         the run goes on by itself. See Conversation.fork; close it."""
         return await self._conversation.fork(messages=messages)
 
-    def __aiter__(self) -> AgentStream:
+    def __aiter__(self) -> AgentStream[Out]:
         return self
 
     async def __anext__(self) -> AgentEvent:
@@ -70,7 +73,7 @@ class AgentStream:
             await self.aclose()
             raise
 
-    async def __aenter__(self) -> AgentStream:
+    async def __aenter__(self) -> AgentStream[Out]:
         return self
 
     async def __aexit__(
@@ -99,16 +102,16 @@ class AgentStream:
                 self._task.get_loop().call_soon_threadsafe(self._task.cancel)
 
 
-def _ender(channel: Channel) -> Callable[[asyncio.Task[RunResult]], None]:
+def _ender(channel: Channel) -> Callable[[asyncio.Task[RunResult[Any]]], None]:
     """Ends the channel with the run. No reference to the stream: it must be seen when that is dropped."""
 
-    def end(task: asyncio.Task[RunResult]) -> None:
+    def end(task: asyncio.Task[RunResult[Any]]) -> None:
         channel.end(None if task.cancelled() else task.exception())
 
     return end
 
 
-def _ended(task: asyncio.Task[RunResult]) -> asyncio.Future[None]:
+def _ended(task: asyncio.Task[RunResult[Any]]) -> asyncio.Future[None]:
     """Done when the task is, however that ended: who waits to close does not want its error again."""
     ended = task.get_loop().create_future()
 

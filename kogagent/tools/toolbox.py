@@ -26,6 +26,7 @@ from kogagent.tools.schema import Signature, explain
 from kogagent.tools.threads import Threads
 from kogagent.tools.tool import Tool, collect
 from kogagent.types import ResultStatus, RunContext, ToolCall, ToolOutcome, ToolResult, ToolSpec
+from kogagent.types.context import Deps
 from kogagent.types.quick import maker
 
 T = TypeVar("T")
@@ -33,7 +34,7 @@ _result, _outcome = maker(ToolResult), maker(ToolOutcome)
 _log = logging.getLogger("kogagent.tools")
 _ERROR_CHARS = 400
 Verdict: TypeAlias = bool | str
-Approve: TypeAlias = Callable[[ToolCall, RunContext[Any]], Verdict | Awaitable[Verdict]] | Literal["defer"]
+Approve: TypeAlias = Callable[[ToolCall, RunContext[Deps]], Verdict | Awaitable[Verdict]] | Literal["defer"]
 
 
 @dataclass(frozen=True, slots=True)

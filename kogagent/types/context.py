@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias
+
+from typing_extensions import TypeVar
 
 from kogagent.types.accounting import Usage
 from kogagent.types.messages import Message, ToolCall, ToolResult
@@ -13,7 +15,7 @@ from kogagent.types.quick import quick
 if TYPE_CHECKING:
     from kogagent.types.events import AgentEvent
 
-Deps = TypeVar("Deps")
+Deps = TypeVar("Deps", default=Any)
 
 
 @quick

@@ -5,11 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Generic, Literal, TypeAlias
+
+from typing_extensions import TypeVar
 
 from kogagent.types.accounting import FinishReason, Timings, Usage
 from kogagent.types.messages import Message, ToolCall, ToolResult
 from kogagent.types.quick import quick
+
+Out = TypeVar("Out", covariant=True, default=Any)
 
 
 @quick
@@ -210,7 +214,7 @@ class AskedAgain(Event):
 
 @quick
 @dataclass(frozen=True, slots=True)
-class RunResult:
+class RunResult(Generic[Out]):
     """What a run came to. `output` is the answer text, or the validated object when the agent has an
     output type. `messages` is the whole history, each call followed by its result.
 
@@ -220,7 +224,7 @@ class RunResult:
     one that ended the run, after a hand-off another than began it. `usage` includes agents run as tools.
     """
 
-    output: Any
+    output: Out
     messages: tuple[Message, ...]
     usage: Usage
     timings: Timings
@@ -237,7 +241,7 @@ class RunResult:
 class RunFinished(Event):
     """Last event of a run."""
 
-    result: RunResult
+    result: RunResult[Any]
 
 
 AgentEvent: TypeAlias = (

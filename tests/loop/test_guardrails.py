@@ -134,7 +134,7 @@ def test_what_is_no_guardrail_is_refused() -> None:
         with pytest.raises(InputError, match=words):
             Guardrails(**options)
     with pytest.raises(InputError, match="guardrails=7"):
-        Agent(ScriptedModel("x"), guardrails=7)  # type: ignore[arg-type]
+        Agent(ScriptedModel("x"), guardrails=7)  # type: ignore[call-overload]
 
 
 async def test_a_guardrail_that_says_something_else_is_named() -> None:

@@ -49,8 +49,8 @@ def echo() -> Agent:
     return Agent(FunctionModel(say))
 
 
-async def result_of(*turns: object, **options: object) -> RunResult:
-    return await Agent(ScriptedModel(*turns), [add], **options).run("go")  # type: ignore[arg-type]
+async def result_of(*turns: Any, **options: Any) -> RunResult:
+    return await Agent(ScriptedModel(*turns), [add], **options).run("go")
 
 
 async def test_every_case_runs_with_every_seed_in_order() -> None:

@@ -427,7 +427,7 @@ def test_the_run_context_is_injected_and_never_shown() -> None:
     def f(a: int, context: RunContext[str]) -> None: ...
 
     @tool
-    def g(plain: RunContext) -> None: ...  # type: ignore[type-arg]
+    def g(plain: RunContext) -> None: ...
 
     assert list(properties(f)) == ["a"] and f.signature.context == "context"
     assert properties(g) == {} and g.signature.context == "plain"
