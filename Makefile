@@ -6,7 +6,7 @@ DEMO_MODEL := requirements/demo-model.txt
 SETUP := $(PYTHON) scripts/setup_env.py --venv $(VENV)
 ASK ?=
 export ASK
-APART := tests/kernels tests/training tests/fuzz tests/grammar # with the check of types, half of make test
+APART := tests/test_docs_types.py tests/kernels tests/training tests/fuzz tests/grammar # after the check of types
 
 .PHONY: demo test first-half second-half setup check unit gpu bench peers sanitize docs docs-numbers clean
 

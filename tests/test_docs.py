@@ -10,30 +10,9 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from docs_blocks import PAGES, ROOT, Program, programs
 
-ROOT = Path(__file__).resolve().parent.parent
-PAGES = [
-    ROOT / "README.md",
-    ROOT / "CONTRIBUTING.md",
-    ROOT / "CHANGELOG.md",
-    *sorted((ROOT / "docs").rglob("*.md")),
-]
-BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
-ONE_PROGRAM = "<!-- blocks run as one program -->"  # else each block stands for itself
 LINK = re.compile(r"\]\((?!https?://|#)([^)#\s]+)")
-
-
-def _blocks() -> list[tuple[str, list[str]]]:
-    """(place, blocks that run in one namespace) of every program of every page."""
-    found = []
-    for page in PAGES:
-        text, name = page.read_text(encoding="utf-8"), page.relative_to(ROOT)
-        blocks = list(BLOCK.finditer(text))
-        if blocks and ONE_PROGRAM in text:
-            found.append((str(name), [block.group(1) for block in blocks]))
-        else:
-            found += [(f"{name}:{text[: b.start()].count(chr(10)) + 1}", [b.group(1)]) for b in blocks]
-    return found
 
 
 def _docs_numbers() -> ModuleType:
@@ -45,17 +24,17 @@ def _docs_numbers() -> ModuleType:
 
 
 def test_there_is_at_least_one_block_in_the_readme() -> None:
-    assert any(where.startswith("README.md") for where, _ in _blocks())
+    assert any(one.where.startswith("README.md") for one in programs())
 
 
-@pytest.mark.parametrize(("where", "blocks"), _blocks(), ids=[where for where, _ in _blocks()])
+@pytest.mark.parametrize("program", programs(), ids=[one.where for one in programs()])
 def test_the_python_blocks_of_the_docs_run(
-    where: str, blocks: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)  # a block that writes files writes them here
-    program: dict[str, object] = {"__name__": "__docs__"}
-    for number, code in enumerate(blocks, 1):
-        exec(compile(code, f"{where}, block {number}", "exec", dont_inherit=True), program)
+    names: dict[str, object] = {"__name__": "__docs__"}
+    for number, code in enumerate(program.blocks, 1):
+        exec(compile(code, f"{program.where}, block {number}", "exec", dont_inherit=True), names)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[str(p.relative_to(ROOT)) for p in PAGES])
