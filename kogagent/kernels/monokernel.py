@@ -246,11 +246,10 @@ class Monokernel:
         self, segment: Segment, kv: torch.Tensor | Sequence[torch.Tensor], *, logits: bool = False
     ) -> float:
         """Start a segment; when the devices had it, by `time.perf_counter`: what is queued behind that is
-        queued while they work. kv [N, 2, K, capacity, h] FP16 of the sequence, one a device.
+        queued while they work. kv [N, 2, K, capacity, h] FP16 of the sequence, one a device. Never blocks.
 
-        Waits for what an earlier segment's last token has left behind, a few launches that find nothing to
-        do. logits: also keep the logits of the last row, see `logits`. Raises DeviceError where a device does
-        not take its launch; the others have given up by then.
+        logits: also keep the logits of the last row, see `logits`. Raises DeviceError where a device does not
+        take its launch; the others have given up by then.
         """
         torch = self._torch
         if self._running:
@@ -262,7 +261,6 @@ class Monokernel:
         caches = [kv] if isinstance(kv, torch.Tensor) else list(kv)
         if len(caches) != len(self.ranks):
             raise DeviceError(f"{len(caches)} caches for {len(self.ranks)} devices")
-        self._wait_for_all()
         passes = len(segment.pending) + segment.max_tokens + 1
         stride = 2 * self.spec.n_layers + 64
         if self._tag + passes * stride >= 1 << 32:  # tags would repeat: forget the old ones
@@ -402,7 +400,7 @@ class Monokernel:
             out.append(token)
             self._read += 1
             if token.reason not in (Reason.RUNNING, Reason.ASKED):
-                self._running = False  # launches beyond it find nothing to do: the next one waits for them
+                self._finish()
         if self._running:
             now = time.perf_counter()
             if out or now - self._cared_at >= CARE_S:
@@ -442,6 +440,10 @@ class Monokernel:
             self._running = False
             self._fail()
 
+    def _finish(self) -> None:
+        self._running = False
+        self._wait_for_all()
+
     def _wait_for_all(self) -> None:
         """Until every launch has ended: then nothing of the kernel reads or writes memory any more."""
         try:
@@ -475,13 +477,11 @@ class Monokernel:
 
     def logits(self) -> npt.NDArray[np.float32]:
         """Logits [V] of the last segment's last row, when it was launched with logits=True."""
-        self._wait_for_all()
         out: npt.NDArray[np.float32] = self._logits.cpu().numpy()
         return out
 
     def profile(self) -> npt.NDArray[np.int64]:
         """Cycles [blocks, PROFILE_SLOTS] by phase, thread 0 of each block, of the last launch for one row."""
-        self._wait_for_all()
         parts = [rank.programs[NARROW].counters.cpu().numpy() for rank in self.ranks]
         out: npt.NDArray[np.int64] = np.concatenate(parts)
         return out
@@ -489,7 +489,6 @@ class Monokernel:
     def slack(self) -> npt.NDArray[np.int64]:
         """How long other lanes' outputs had been there when they were used [blocks, SLACK_BINS], in bins of
         2 µs, of the last launch for one row of a kernel made with KOGAGENT_SLACK."""
-        self._wait_for_all()
         parts = [rank.programs[NARROW].slack.cpu().numpy().astype(np.int64) for rank in self.ranks]
         out: npt.NDArray[np.int64] = np.concatenate(parts)
         return out
