@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
@@ -20,6 +20,7 @@ from kogagent.errors import InputError, KogagentError
 from kogagent.local import Engine
 from kogagent.serve.answer import Answer, JSONObject, error_body, error_of
 from kogagent.serve.fields import RequestError
+from kogagent.serve.metrics import CONTENT_TYPE, Metrics, Watch
 from kogagent.serve.request import ChatRequest, read
 from kogagent.serve.turn import open_turn
 
@@ -36,6 +37,7 @@ def build(engine: Engine, *, name: str, temperature: float, max_running: int) ->
     if type(max_running) is not int or max_running < 1:
         raise InputError(f"max_running={max_running!r}: must be an integer >= 1")
     _ = engine.chat  # a model without a template can answer nobody
+    metrics = Metrics(engine, name)
     about = {"id": name, "object": "model", "created": int(time.time()), "owned_by": "kogagent"}
 
     async def models(request: Request) -> JSONResponse:
@@ -55,14 +57,18 @@ def build(engine: Engine, *, name: str, temperature: float, max_running: int) ->
             return JSONResponse({"status": "closed"}, 503)
         return JSONResponse({"status": "ok"})
 
+    async def numbers(request: Request) -> Response:
+        return Response(await metrics.page(), media_type=CONTENT_TYPE)
+
     return Starlette(
         routes=[
             Route("/health", health),
+            Route("/metrics", numbers),
             Route("/v1/models", models),
             Route("/v1/models/{name:path}", model),
             Route(
                 "/v1/chat/completions",
-                _Completions(engine, name, float(temperature), max_running),
+                _Completions(engine, name, float(temperature), max_running, metrics),
                 methods=["POST"],
             ),
         ],
@@ -73,30 +79,44 @@ def build(engine: Engine, *, name: str, temperature: float, max_running: int) ->
 class _Completions:
     """POST /v1/chat/completions, as an ASGI application."""
 
-    def __init__(self, engine: Engine, name: str, temperature: float, max_running: int) -> None:
+    def __init__(
+        self, engine: Engine, name: str, temperature: float, max_running: int, metrics: Metrics
+    ) -> None:
         self._engine, self._name, self._temperature = engine, name, temperature
+        self._metrics = metrics
         self._running = asyncio.Semaphore(max_running)  # first come, first served
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            body = await _body(Request(scope, receive))
-            request = read(body, model=self._name, temperature=self._temperature)
-        except ClientDisconnect:
-            return
-        except InputError as error:
-            await _error(error)(scope, receive, send)
-            return
-        await _while_connected(receive, self._answer(request, scope, receive, send))
+        with self._metrics.request() as watch:
+            try:
+                body = await _body(Request(scope, receive))
+                request = read(body, model=self._name, temperature=self._temperature)
+            except ClientDisconnect:
+                return
+            except InputError as error:
+                watch.end("refused")
+                await _error(error)(scope, receive, send)
+                return
+            await _while_connected(receive, self._answer(request, watch, scope, receive, send))
 
-    async def _answer(self, request: ChatRequest, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _answer(
+        self, request: ChatRequest, watch: Watch, scope: Scope, receive: Receive, send: Send
+    ) -> None:
         answer = Answer(self._name, logprobs=request.logprobs, include_usage=request.include_usage)
         events = _EventStream(send)
+        watch.waits()
         try:
             async with self._running, open_turn(self._engine, request) as turn:
+                watch.runs()
                 if not request.stream:
-                    whole = answer.completion([event async for event in turn])
+                    said = []
+                    async for event in turn:
+                        watch.saw(event)
+                        said.append(event)
+                    whole = answer.completion(said)
                 else:
                     async for event in turn:
+                        watch.saw(event)
                         # With the first event it is certain that there is an answer, and no error instead.
                         if not events.started:
                             await events.start()
@@ -107,11 +127,13 @@ class _Completions:
             if not isinstance(error, KogagentError):
                 _log.exception("a request failed")
             status, told = error_of(error, request.tools)
+            watch.end("refused" if status < 500 else "failed")
             if not events.started:
                 await JSONResponse(told, status)(scope, receive, send)
                 return
             await events.write(told)
         else:
+            watch.end("finished")
             if not request.stream:
                 await JSONResponse(whole)(scope, receive, send)
                 return
