@@ -27,7 +27,7 @@ from training.toolsmith import Toolsmith
 from training.turns import Conversation, Message, plan, system
 
 DESK = 0.33  # share of agent-loop tasks
-IDLERS = 0.12  # share of requests beside which stands a sentence that asks for nothing
+IDLERS = 0.2  # share of requests beside which stands a sentence that asks for nothing
 TWINS = 0.4  # share of single calls that another follows which differs in one thing
 
 
@@ -123,7 +123,9 @@ class Writer:
         if self.split != "train" or rng.random() > IDLERS:
             return request
         pools = self.pools
-        idle = rng.choice(IDLE).format(n=pools.noun(rng), m=pools.noun(rng), a=pools.adjective(rng))
+        idle = rng.choice(pools.sentences)
+        if rng.random() < 0.5:
+            idle = rng.choice(IDLE).format(n=pools.noun(rng), m=pools.noun(rng), a=pools.adjective(rng))
         if rng.random() < 0.5:
             return f"{idle} {request}"
         return f"{stopped(request)} {idle}"

@@ -27,8 +27,8 @@ _CRUDE = frozenset(
 """Checksums of slurs and of words about sex, which a dictionary holds and no tool is named after."""
 
 
-def _decent(words: list[list[str]]) -> list[list[str]]:
-    return [word for word in words if _CRUDE.isdisjoint(map(checksum, re.findall("[a-z]+", word[0].lower())))]
+def _decent(text: str) -> bool:
+    return _CRUDE.isdisjoint(map(checksum, re.findall("[a-z]+", text.lower())))
 
 
 ENDINGS = ("txt", "md", "csv", "json", "py", "pdf", "png", "log", "xml", "yaml", "docx", "html")
@@ -42,10 +42,12 @@ class Pools:
             raw = json.load(file)
         self.operations: list[dict[str, Any]] = raw["operations"]
         self.values: dict[str, list[str]] = raw["values"]
-        words = {kind: _decent(raw["wordnet"][kind]) for kind in ("noun", "verb", "adj")}
+        words = {k: [w for w in raw["wordnet"][k] if _decent(w[0])] for k in ("noun", "verb", "adj")}
         self.nouns: list[list[str]] = words["noun"]
         self.verbs: list[list[str]] = words["verb"]
         self.adjectives: list[list[str]] = words["adj"]
+        self.sentences: list[str] = [s for s in raw["sentences"] if _decent(s)]
+        """Statements about anything."""
 
     def value(self, rng: random.Random, kind: str) -> str:
         world = f"{kind}_world"

@@ -290,6 +290,29 @@ def wordnet(debian: Path) -> dict[str, Any]:
     return out
 
 
+_STATES = re.compile(
+    r"\b(is|was|are|were|has|had|have|will|would|can|could|did|does|do|made|came|went|took|got|gave|said|saw|felt|left|kept|ran"
+    r"|put|grew|won|wrote|knew|fell|held|led|met|lost|brought|found|stood|sat|broke|told|rose|spoke|drove|\w+ed)\b"
+)
+_SUBJECT = re.compile(
+    r"(the|an?|he|she|it|they|we|i|his|her|their|my|our|this|that|there|these|those|some|all|everyone|nobody|many|most)\b",
+    re.IGNORECASE,
+)
+
+
+def sentences(debian: Path) -> list[str]:
+    """Examples in the dictionary's glosses that state something: no digits, no questions, 4 to 12 words."""
+    found: dict[str, None] = {}
+    for part in ("noun", "verb", "adj", "adv"):
+        text = (debian / "usr" / "share" / "wordnet" / f"data.{part}").read_text(errors="replace")
+        for line in text.splitlines():
+            for example in re.findall(r'"([^"]*)"', line.partition(" | ")[2] if line[:1].isdigit() else ""):
+                plain = re.fullmatch(r"[A-Za-z',. -]+", example) and 4 <= len(example.split()) <= 12
+                if plain and _SUBJECT.match(example) and _STATES.search(example):
+                    found[example[0].upper() + example[1:].rstrip(".") + "."] = None
+    return list(found)
+
+
 # ── prose ────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -356,6 +379,7 @@ def main() -> None:
         "operations": operations[: args.operations],
         "values": value_pools(args.seed),
         "wordnet": wordnet(args.debian),
+        "sentences": sentences(args.debian),
     }
     with gzip.open(args.out / "pools.json.gz", "wt") as out:
         json.dump(pools, out, ensure_ascii=False, separators=(",", ":"))
@@ -370,6 +394,7 @@ def main() -> None:
                 "kept": len(pools["operations"]),
                 "values": {k: len(v) for k, v in pools["values"].items()},
                 "words": {k: len(v) for k, v in pools["wordnet"].items()},
+                "sentences": len(pools["sentences"]),
                 "documents": len(documents),
                 "prose_chars": sum(map(len, documents)),
             }

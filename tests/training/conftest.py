@@ -93,8 +93,10 @@ def data_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     wordnet = {
         part: [[w, f"a kind of {rng.choice(words)}"] for w in words] for part in ("noun", "verb", "adj")
     }
+    sentences = [f"The {a} was beside the {b}." for a, b in zip(words, reversed(words), strict=True)]
+    pools = {"operations": operations, "values": values, "wordnet": wordnet, "sentences": sentences}
     with gzip.open(folder / "pools.json.gz", "wt") as file:
-        json.dump({"operations": operations, "values": values, "wordnet": wordnet}, file)
+        json.dump(pools, file)
     documents = [" ".join(rng.choice(words) for _ in range(120)) for _ in range(150)]
     with gzip.open(folder / "prose.txt.gz", "wt") as file:
         file.write("\x00".join(documents))
