@@ -57,7 +57,7 @@ class Twin:
         tokens = vocabulary_blob(device.grammar.trie.vocabulary)
         assert tokens is not None
         self.device, self.tokens = device, tokens
-        self.at = device.start(device.grammar.start())
+        self.at = device.start(device.grammar.start()).copy()
 
     def _tables(self) -> npt.NDArray[np.void]:
         device = self.device

@@ -31,6 +31,7 @@ _VERDICTS = 1 << 13
 _MOST_RUNS = ANSWER_RUN - FIRST_RUN
 _MOST_TEXT = 1 << 24
 _KEPT_FRAMES = 1 << 14
+_KEPT_STARTS = 1 << 10
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -99,6 +100,7 @@ class DeviceGrammar:
             }
         )
         self._frames_keys: dict[Frame, int] = {}
+        self._starts: dict[tuple[int, Frame], npt.NDArray[np.void]] = {}  # a call begins in few places
         self.version = 0
         self._forget(1024, 8192)
         self._ahead = look_ahead(grammar, self._learn)
@@ -134,13 +136,21 @@ class DeviceGrammar:
         return out
 
     def start(self, matcher: Matcher) -> npt.NDArray[np.void]:
-        """The kernel's Relay [1] with the configuration of a matcher that has no run pending."""
+        """The kernel's Relay [1] with the configuration of a matcher that has no run pending; read-only, the
+        same for the same configuration."""
         state, frame, _ = matcher.place
+        known = self._starts.get((state, frame))
+        if known is not None:
+            return known
         out = np.zeros(1, RELAY)
         out["state"], out["token"], out["run"] = self.tables.states[state], -1, -1
         for i, (site, count) in enumerate(self.frames(frame)):
             out["site"][0, i], out["count"][0, i] = site, count
             out["top"] = i
+        out.flags.writeable = False
+        if len(self._starts) >= _KEPT_STARTS:
+            self._starts.clear()
+        self._starts[state, frame] = out
         return out
 
     def frames(self, frame: Frame) -> list[tuple[int, int]]:
