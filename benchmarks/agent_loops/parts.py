@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import math
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -192,7 +193,8 @@ def beside(
     ours = {name: run(name, loop) for name, loop in loops.items()}
     ours[one.name]()  # warms up, and is what peers play first; they begin with a few turns, as switches did
     peers.check(runner, newest[0].steps[0].prompt)
-    figures = interleave(ours | peers.runs(runner, lambda: newest[0]), repeats, warm_up=0)
+    every = ours | peers.runs(runner, lambda: newest[0])
+    figures = interleave({who: partial(_told, who, run) for who, run in every.items()}, repeats, warm_up=0)
     out: list[Record] = []
     for name, loop in loops.items():
         others = {}
@@ -202,6 +204,13 @@ def beside(
         note = "; ".join([*peers.notes, *absent]) if others else ""
         out += records(loop, runs[name][-repeats:], others, note)
     return out
+
+
+def _told(name: str, run: Callable[[], float]) -> float:
+    """A run's figure, shown at once: what ends the rounds early leaves those that were."""
+    value = run()
+    print(f"  {name}: {value:.3g} turns/s", file=sys.stderr, flush=True)
+    return value
 
 
 def _measured(runner: asyncio.Runner, loop: Loop, repeats: int, note: str = "") -> list[Record]:
