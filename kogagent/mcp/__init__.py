@@ -12,10 +12,11 @@ from kogagent.errors import MissingExtraError
 if TYPE_CHECKING:
     from kogagent.mcp.connection import Connection, connect
     from kogagent.mcp.offer import server
+    from kogagent.mcp.progress import Progress
 
-__all__ = ["Connection", "connect", "server"]
+__all__ = ["Connection", "Progress", "connect", "server"]
 
-_HOMES = {"Connection": "connection", "connect": "connection", "server": "offer"}
+_HOMES = {"Connection": "connection", "Progress": "progress", "connect": "connection", "server": "offer"}
 
 
 def __getattr__(name: str) -> Any:

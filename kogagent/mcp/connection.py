@@ -18,8 +18,10 @@ from mcp.types import Tool as OfferedTool
 
 from kogagent.engine.grammar import compile_turn
 from kogagent.errors import InputError, SchemaError, ToolFailed
+from kogagent.mcp.progress import Heard
 from kogagent.spec import Vocabulary
 from kogagent.tools.tool import Tool
+from kogagent.types import RunContext
 
 Unsupported: TypeAlias = Literal["error", "skip"]
 
@@ -218,8 +220,8 @@ class Connection:
         return tuple(found)
 
     def _tool(self, offered: OfferedTool) -> Tool[..., Any]:
-        async def call(**arguments: Any) -> str:
-            return await self._call(offered.name, arguments)
+        async def call(context: RunContext[Any], /, **arguments: Any) -> str:
+            return await self._call(offered.name, arguments, context)
 
         name = self._prefix + offered.name
         tool = Tool.of_schema(
@@ -228,14 +230,16 @@ class Connection:
             description=offered.description or offered.title or "",
             parameters=offered.input_schema,
             place=f"MCP server {self._source.name}",
+            context=True,
             needs_approval=self._needs_approval,
         )
         compile_turn({name: offered.input_schema}, _BYTES, tool_choice=name, max_calls=1)
         return tool
 
-    async def _call(self, name: str, arguments: dict[str, Any]) -> str:
+    async def _call(self, name: str, arguments: dict[str, Any], context: RunContext[Any]) -> str:
         try:
-            result = await self._connected().call_tool(name, arguments)
+            with Heard(context) as heard:
+                result = await self._connected().call_tool(name, arguments, progress_callback=heard)
         except MCPError as error:
             raise ToolFailed(error.message) from error
         text = text_of(result)

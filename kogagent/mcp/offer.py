@@ -24,6 +24,7 @@ from mcp.types import (
 from mcp.types import Tool as OfferedTool
 
 from kogagent.errors import InputError
+from kogagent.mcp.progress import Told
 from kogagent.tools.toolbox import Approve, Toolbox
 from kogagent.types import RunContext, ToolCall
 
@@ -61,7 +62,8 @@ def server(
 
     async def call_tool(context: ServerRequestContext[Any], params: CallToolRequestParams) -> CallToolResult:
         call = ToolCall(f"call_{next(numbers)}", params.name, json.dumps(params.arguments or {}))
-        outcome = await toolbox.call(call, RunContext(deps, call))
+        async with Told(context.session.report_progress) as told:
+            outcome = await toolbox.call(call, RunContext(deps, call, _run=told))
         if outcome.result.status == "unknown_tool":
             raise MCPError(INVALID_PARAMS, outcome.result.text)
         return CallToolResult(

@@ -29,6 +29,8 @@ from kogagent.errors import SchemaError
 from kogagent.tools.subset import subset
 from kogagent.types import JSONValue, RunContext
 
+_FIRST = "\0context"  # a name for what has none: any other may be an argument's
+
 
 @dataclass(frozen=True, slots=True)
 class Signature:
@@ -156,9 +158,10 @@ def of_type(annotation: Any, *, name: str) -> tuple[TypeAdapter[Any], Mapping[st
 
 
 def of_json_schema(
-    parameters: Mapping[str, JSONValue], *, tool: str, description: str, place: str
+    parameters: Mapping[str, JSONValue], *, tool: str, description: str, place: str, context: bool = False
 ) -> Signature:
-    """The signature of a tool that a JSON Schema describes. Raises SchemaError for what is no schema."""
+    """The signature of a tool that a JSON Schema describes; context: it takes the RunContext first. Raises
+    SchemaError for what is no schema."""
     import jsonschema
     from referencing import Registry
 
@@ -182,7 +185,9 @@ def of_json_schema(
         return values
 
     adapter = TypeAdapter(Annotated[dict[str, Any], AfterValidator(check)])
-    return Signature(description, parameters, "", (), adapter, None)
+    if not context:
+        return Signature(description, parameters, "", (), adapter, None)
+    return Signature(description, parameters, _FIRST, ((_FIRST, None),), adapter, None)
 
 
 def _extra(schema: Mapping[str, JSONValue]) -> typing.Literal["forbid"] | None:

@@ -74,18 +74,22 @@ class Tool(Generic[P, R]):
         description: str,
         parameters: Mapping[str, JSONValue],
         place: str,
+        context: bool = False,
         **options: Unpack[Options],
     ) -> Tool[..., Any]:
         """A tool that a JSON Schema describes in place of a signature: one that another program offers.
 
-        function(**arguments) is called with JSON values that the schema allows. place says in messages where
-        it comes from. Raises SchemaError for the name and for what is no schema.
+        function(**arguments) is called with JSON values that the schema allows; with context=True it gets
+        the RunContext before them, by position. place says in messages where it comes from. Raises
+        SchemaError for the name and for what is no schema.
         """
         _check_words(name, description, place)
         made: Tool[..., Any] = object.__new__(cls)
         made.function, made._bound, made.place = function, True, place
         made._set(checked(options, name))
-        made.signature = schema.of_json_schema(parameters, tool=name, description=description, place=place)
+        made.signature = schema.of_json_schema(
+            parameters, tool=name, description=description, place=place, context=context
+        )
         made.spec = ToolSpec(name, description, parameters)
         made.__doc__ = description
         return made

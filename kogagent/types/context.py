@@ -35,7 +35,8 @@ class RunContext(Generic[Deps]):
     _run: RunPort | None = field(default=None, compare=False, repr=False)
 
     def report(self, value: Any) -> None:
-        """Say how far the tool is: a ToolProgress event of the run. From any thread."""
+        """Say how far the tool is: a ToolProgress event of the run, or what an MCP client is told. From any
+        thread."""
         if self._run is not None:
             self._run.progress(self.call, value)
 
