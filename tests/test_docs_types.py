@@ -21,19 +21,15 @@ def test_the_python_blocks_of_the_docs_pass_mypy_strict(tmp_path: Path) -> None:
     assert len(places) == len(programs()) > 20
     wrong = tmp_path / "block_that_is_wrong.py"
     wrong.write_text(WRONG)
-    command = [
-        sys.executable,
-        "-m",
-        "mypy",
-        "--no-error-summary",
-        "--show-absolute-path",
-        "--hide-error-context",
-    ]
-    command += ["--config-file", "pyproject.toml", *(str(tmp_path / name) for name in places), str(wrong)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    said = done.stdout.replace(f"{tmp_path}/", "")
-    assert not done.stderr and f"{wrong.name}:1: error" in said, done.stderr + said
-    lines = [line for line in said.splitlines() if ": error:" in line and not line.startswith(wrong.name)]
+    command = [sys.executable, "-m", "mypy", "--no-error-summary", "--config-file", "pyproject.toml"]
+    files = [str(tmp_path / name) for name in (*places, wrong.name)]
+    done = subprocess.run([*command, *files], cwd=ROOT, capture_output=True, text=True, check=False)
+    errors = [line for line in done.stdout.splitlines() if ": error:" in line]
+    # Without the folder: an error that mypy has kept from the last time names that of the last time.
+    errors = [re.sub(r"^.*?(?=block_\w+\.py:)", "", line) for line in errors]
+    found = [line for line in errors if line.startswith(f"{wrong.name}:1:")]
+    assert len(found) == 1 and not done.stderr, done.stdout + done.stderr
+    errors.remove(found[0])
     for name, page in places.items():  # the lines are the page's own
-        lines = [line.replace(name, page) for line in lines]
-    assert not lines, "\n".join(lines)
+        errors = [line.replace(name, page) for line in errors]
+    assert not errors, "\n".join(errors)
