@@ -182,7 +182,7 @@ def cpu(case: Case, rng: np.random.Generator) -> list[Record]:
     spec, ours = case.checkpoint.spec, resolve("cpu")
     has_twin = spec.lanes == 1 and spec.residual == "standard" and not any(spec.windows)
     kinds = [*_SIZES] if ours == "native" else ["fp16"]
-    if ours == "native" and exact_types(spec, case.checkpoint.weights).layers != "int4":
+    if ours == "native" and exact_types(spec, case.checkpoint.weights).name != "int4":
         kinds.remove("int4")  # 4 bits are for files that have no more
     decode: dict[str, Callable[[], float]] = {}
     prefill: dict[str, Callable[[], float]] = {}

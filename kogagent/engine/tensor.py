@@ -101,20 +101,3 @@ def on_host(tensor: Weight) -> HostTensor:
     if tensor.dtype == torch.float16:
         return HostTensor("float16", tensor.numpy())
     return HostTensor("float32", tensor.float().numpy())
-
-
-def alike(parts: Sequence[HostTensor]) -> Sequence[HostTensor]:
-    """The same numbers in one kind: theirs, that which holds both kinds of 4 bits, else FP32."""
-    kinds = {part.kind for part in parts}
-    if len(kinds) == 1:
-        return parts
-    if kinds == {"q4_0", "q4_1"}:
-        old = FORMATS["q4_0"]
-        return [p if p.kind == "q4_1" else HostTensor("q4_1", old.with_least(p.data)) for p in parts]
-    return [HostTensor("float32", part.float32()) for part in parts]
-
-
-def side_by_side(parts: Sequence[HostTensor], axis: int) -> HostTensor:
-    """Parts in one tensor, of one kind."""
-    parts = alike(parts)
-    return HostTensor(parts[0].kind, np.concatenate([part.data for part in parts], axis))

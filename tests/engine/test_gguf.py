@@ -18,8 +18,10 @@ from kogagent.disk_cache import DiskCache
 from kogagent.engine.backends import load_backend
 from kogagent.engine.backends.native import NativeBackend
 from kogagent.engine.backends.reference import ReferenceBackend
+from kogagent.engine.formats.blocks import BLOCK_KINDS
 from kogagent.engine.formats.gguf_file import QUANTISATIONS
-from kogagent.engine.weights import load_checkpoint, random_tensors
+from kogagent.engine.tensor import HostTensor
+from kogagent.engine.weights import Checkpoint, load_checkpoint, random_tensors
 from kogagent.errors import ConfigError, InputError, MissingExtraError
 from kogagent.gguf_header import read_header
 from kogagent.kernels.cpu import library
@@ -125,16 +127,27 @@ def stored(spec: ModelSpec, tensors: dict[str, torch.Tensor], *, turn: bool = Fa
 # ── quantisations ──
 
 
-def blocks(kind: str, rows: int, columns: int, rng: np.random.Generator) -> Bytes:
-    """Random blocks of a k-quantisation, scales small and finite: the package does not write these types."""
+def blocks(kind: str, rows: int, columns: int, rng: np.random.Generator, spread: float = 0.1) -> Bytes:
+    """Random blocks of a k-quantisation, which the package does not write. spread: of their numbers."""
     size, width = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[kind]]
     data = rng.integers(0, 256, (rows, columns // size, width), dtype=np.uint8)
-    scale = rng.uniform(1e-4, 1e-2, (rows, columns // size, 2)).astype(np.float16).view(np.uint8)
+    middle = {"Q4_K": 7.5, "Q5_K": 15.5, "Q6_K": 32.0}[
+        kind
+    ]  # of the integers; of what multiplies them 32 to 64
+    scale = spread / 32 / middle * rng.uniform(0.5, 1.5, (rows, columns // size, 1))
     if kind == "Q6_K":
-        data[..., -2:] = scale[..., :2]
+        data[..., -2:] = scale.astype(np.float16).view(np.uint8)
     else:
-        data[..., :4] = scale
+        data[..., :2] = scale.astype(np.float16).view(np.uint8)
+        data[..., 2:4] = (middle * scale).astype(np.float16).view(np.uint8)
     return data.reshape(rows, -1)
+
+
+def quantised(kind: str, matrix: Floats, rng: np.random.Generator) -> Any:
+    """The matrix in blocks or numbers of this kind; random ones of its size where the package makes none."""
+    if kind.endswith("_K"):
+        return blocks(kind, len(matrix), matrix.shape[1], rng, float(matrix.std()))
+    return gguf.quantize(matrix, gguf.GGMLQuantizationType[kind])
 
 
 def half(data: Bytes, start: int) -> float:
@@ -199,10 +212,7 @@ def test_each_quantisation_is_read_as_its_format_says(
 ) -> None:
     tensors = stored(SPEC, random_tensors(SPEC, int(rng.integers(2**31))))
     matrix, code = tensors["layers.0.wv"], gguf.GGMLQuantizationType[kind]
-    if kind.endswith("_K"):
-        data: Any = blocks(kind, len(matrix), SPEC.dim, rng)
-    else:
-        data = gguf.quantize(matrix, code)
+    data = quantised(kind, matrix, rng)
     write(
         tmp_path / "m.gguf",
         SPEC,
@@ -236,43 +246,90 @@ TIED = replace(SPEC, tied_head=True)
 
 
 def write_blocks(
-    path: Path, rng: np.random.Generator, layers: str, head: str, one: str = "", which: str = "layers.0.w2"
+    path: Path,
+    rng: np.random.Generator,
+    layers: str,
+    head: str,
+    others: dict[str, str] | None = None,
+    spec: ModelSpec = TIED,
 ) -> None:
-    """A model whose layers' matrices are of one kind, but `one` is that of `which`. head: the table's, or
-    table's and head's with a slash between."""
+    """A model whose layers' matrices are of one kind, but for `others`: of a name in all layers or, as in
+    "layers.0.w2", in one. head: the table's kind, or table's and head's with a slash between."""
     table, _, own = head.partition("/")
-    spec = SPEC if own else TIED
+    spec = replace(spec, tied_head=not own)
     tensors: dict[str, Any] = dict(stored(spec, random_tensors(spec, int(rng.integers(2**31)))))
-    special, raw = {"embed": table, "head": own, which: one}, {}
+    kinds, raw = {"embed": table, "head": own, **(others or {})}, {}
     for name, array in tensors.items():
         if array.ndim == 2:
-            raw[name] = gguf.GGMLQuantizationType[special.get(name) or layers]
-            tensors[name] = gguf.quantize(array, raw[name])
-    write(path, spec, tensors, raw=raw)
+            kind = kinds.get(name) or kinds.get(name.rpartition(".")[2], layers)
+            raw[name] = gguf.GGMLQuantizationType[kind]
+            tensors[name] = quantised(kind, array, rng)
+    keys = {"llama.attention.key_length": spec.head_dim, "llama.attention.value_length": spec.head_dim}
+    keys["llama.rope.dimension_count"] = spec.head_dim
+    write(path, spec, tensors, raw=raw, keys=keys)
+
+
+def largest_divergence(backend: NativeBackend, read: Checkpoint, rng: np.random.Generator) -> float:
+    """Nats, of passes of many rows, a few and one, from FP32 of the same numbers."""
+    ids = [int(i) for i in rng.integers(0, TIED.vocab_size, 40)]
+    wanted = ReferenceBackend(read.spec, exact(read)).forward(ids).double().log_softmax(-1)
+    kv = backend.open_kv(64)
+    cuts = (0, 20, 28, 31, *range(32, 41))
+    found = np.concatenate([backend.logits(kv, ids[a:b]) for a, b in pairwise(cuts)])
+    difference = wanted - torch.from_numpy(found).double().log_softmax(-1)
+    return float((wanted.exp() * difference).sum(-1).max())
+
+
+def exact(read: Checkpoint) -> dict[str, torch.Tensor]:
+    """A file's numbers, blocks in FP32."""
+    out = {}
+    for name, w in read.weights.items():
+        assert isinstance(w, HostTensor)
+        out[name] = w.torch()
+        if w.blocks is not None:
+            numbers = gguf.dequantize(np.asarray(w.data), gguf.GGMLQuantizationType(w.blocks.code))
+            out[name] = torch.from_numpy(numbers.reshape(w.shape))
+    return out
 
 
 @needs_native
 @pytest.mark.parametrize("program", library.PROGRAMS)
 @pytest.mark.parametrize(
-    ("layers", "head", "types"),
+    ("layers", "head", "others", "types"),
     [
-        ("Q4_0", "Q8_0", "int4 int8"),
-        ("Q4_1", "Q8_0", "int4 int8"),
-        ("Q8_0", "Q8_0", "int8 int8"),
-        ("Q4_0", "Q4_1", "int4 int4"),
-        ("Q8_0", "Q4_0", "int8 int4"),
-        ("Q4_0", "F16", "int4 float16"),
-        ("Q8_0", "Q5_1", "int8 float16"),
-        ("Q4_1", "Q4_1/Q5_0", "int4 float16"),
-        ("Q4_0", "F16/Q8_0", "int4 int8"),
-        ("Q8_0", "BF16/F16", "int8 float16"),
-        ("F16", "Q8_0/Q4_0", "float16 float16"),
+        ("Q4_0", "Q8_0", {}, "int4 int8"),
+        ("Q4_1", "Q8_0", {}, "int4 int8"),
+        ("Q8_0", "Q8_0", {}, "int8 int8"),
+        ("Q8_0", "Q4_0", {}, "int8 int4"),
+        ("Q4_0", "Q4_1", {}, "int4 int4"),
+        ("Q5_0", "Q5_1", {}, "int5 int5"),
+        ("Q5_1", "Q8_0", {}, "int5 int8"),
+        ("Q4_K", "Q6_K", {}, "q4_k q6_k"),
+        ("Q5_K", "Q5_K", {}, "q5_k q5_k"),
+        ("Q6_K", "Q4_K", {}, "q6_k q4_k"),
+        ("Q4_0", "F16", {}, "int4 float16"),
+        ("Q4_1", "Q4_1/Q5_0", {}, "int4 int5"),
+        ("Q4_0", "F16/Q8_0", {}, "int4 int8"),
+        ("Q8_0", "BF16/F16", {}, "int8 float16"),
+        ("F16", "Q8_0/Q4_0", {}, "float16 int4"),
+        ("Q4_K", "Q6_K/Q6_K", {}, "q4_k q6_k"),
+        ("Q4_K", "Q6_K", {"wv": "Q6_K", "w2": "Q6_K"}, "q4_k+q6_k q6_k"),  # Q4_K_M
+        ("Q4_K", "Q4_K/Q6_K", {"layers.0.wv": "Q6_K", "layers.1.w2": "Q6_K"}, "q4_k+q6_k q6_k"),
+        ("Q5_K", "Q6_K", {"wv": "Q6_K", "w2": "Q6_K"}, "q5_k+q6_k q6_k"),  # Q5_K_M
+        ("Q5_0", "Q8_0", {"wv": "Q8_0", "w2": "Q4_K", "wq": "Q4_0"}, "int8+int4+int5+q4_k int8"),
+        ("Q4_1", "Q8_0", {"wv": "F16"}, "float16+int4 int8"),
     ],
 )
 def test_the_cpu_program_takes_a_files_blocks_as_they_are(
-    tmp_path: Path, rng: np.random.Generator, layers: str, head: str, types: str, program: str
+    tmp_path: Path,
+    rng: np.random.Generator,
+    layers: str,
+    head: str,
+    others: dict[str, str],
+    types: str,
+    program: str,
 ) -> None:
-    write_blocks(tmp_path / "m.gguf", rng, layers, head)
+    write_blocks(tmp_path / "m.gguf", rng, layers, head, others)
     read = load_checkpoint(tmp_path / "m.gguf")
     try:
         backend = NativeBackend(read.spec, read.weights, program=program, threads=int(rng.integers(1, 4)))
@@ -281,77 +338,90 @@ def test_the_cpu_program_takes_a_files_blocks_as_they_are(
         return
     assert f" {types} " in backend.kept_as and backend.quantisation_error == 0
     assert backend.dtype == types.split()[0]
-    ids = [int(i) for i in rng.integers(0, TIED.vocab_size, 40)]
-    wanted = ReferenceBackend(read.spec, read.tensors).forward(ids).double().log_softmax(-1)
-    kv = backend.open_kv(64)
-    cuts = (0, 20, 28, 31, *range(32, 41))  # many rows, a few, one
-    found = np.concatenate([backend.logits(kv, ids[a:b]) for a, b in pairwise(cuts)])
-    divergence = wanted.exp() * (wanted - torch.from_numpy(found).double().log_softmax(-1))
-    assert divergence.sum(-1).max() < 1e-4
-    backend.close()
-
-
-@needs_native
-@pytest.mark.parametrize("which", ["w1", "w3", "wq", "wk", "wv", "w2"])
-def test_both_kinds_of_4_bits_may_meet_in_a_matrix(
-    tmp_path: Path, rng: np.random.Generator, which: str
-) -> None:
-    kinds = rng.permutation(["Q4_0", "Q4_1"])
-    write_blocks(tmp_path / "m.gguf", rng, kinds[0], "Q8_0", kinds[1], f"layers.{rng.integers(2)}.{which}")
-    read = load_checkpoint(tmp_path / "m.gguf")
-    backend = NativeBackend(read.spec, read.weights)
-    assert " int4 " in backend.kept_as and backend.quantisation_error == 0
-    ids = [int(i) for i in rng.integers(0, TIED.vocab_size, 30)]
-    wanted = ReferenceBackend(read.spec, read.tensors).forward(ids).double().log_softmax(-1)
-    found = torch.from_numpy(backend.logits(backend.open_kv(64), ids)).double().log_softmax(-1)
-    assert (wanted.exp() * (wanted - found)).sum(-1).max() < 1e-4
+    assert largest_divergence(backend, read, rng) < 1e-4
     backend.close()
 
 
 @needs_native
 @pytest.mark.parametrize(
-    ("layers", "head", "one"),
-    [("Q4_1", "Q8_0", "Q8_0"), ("Q4_0", "Q8_0", "F16"), ("Q8_0", "Q8_0", "Q5_1"), ("Q5_0", "Q4_0", "")],
+    ("kinds", "which", "types"),
+    [
+        *((("Q4_0", "Q4_1"), which, "int4") for which in ("w1", "w3", "wq", "wk", "wv", "w2")),
+        (("Q5_1", "Q4_0"), "w1", "int5"),
+        (("Q4_K", "Q5_K"), "w3", "q5_k"),
+        (("Q8_0", "Q5_0"), "w1", "int8"),
+        (("Q4_K", "Q6_K"), "w1", "float16"),  # no type holds both
+        (("Q8_0", "F16"), "w3", "float16"),
+    ],
 )
-def test_where_some_matrix_would_lose_by_it_the_weights_are_fp16(
-    tmp_path: Path, rng: np.random.Generator, layers: str, head: str, one: str
+def test_kinds_that_meet_in_a_matrix_take_a_type_that_holds_both(
+    tmp_path: Path, rng: np.random.Generator, kinds: tuple[str, str], which: str, types: str
 ) -> None:
-    write_blocks(tmp_path / "m.gguf", rng, layers, head, one)
+    some, other = rng.permutation(kinds)
+    write_blocks(tmp_path / "m.gguf", rng, some, "Q8_0", {f"layers.{rng.integers(2)}.{which}": other})
     read = load_checkpoint(tmp_path / "m.gguf")
     backend = NativeBackend(read.spec, read.weights)
-    assert " float16 float16 " in backend.kept_as
-    ids = [int(i) for i in rng.integers(0, TIED.vocab_size, 20)]
-    wanted = ReferenceBackend(read.spec, read.tensors).forward(ids).numpy()
-    found = backend.logits(backend.open_kv(64), ids)
-    assert np.abs(found - wanted).max() < 1e-3 * np.abs(wanted).max()
+    assert types in backend.dtype.split("+") and backend.quantisation_error == 0
+    assert largest_divergence(backend, read, rng) < 1e-4
     backend.close()
 
 
 @needs_native
-def test_blocks_are_found_packed_the_second_time(tmp_path: Path, rng: np.random.Generator) -> None:
-    write_blocks(tmp_path / "m.gguf", rng, "Q4_1", "Q8_0")
+@pytest.mark.parametrize(("kv_heads", "types"), [(2, "int8+int4"), (1, "int8+int4"), (4, "int8+int4")])
+def test_q_k_and_v_of_several_types_lie_in_one_matrix(
+    tmp_path: Path, rng: np.random.Generator, kv_heads: int, types: str
+) -> None:
+    """Heads of 40 rows: k and v begin at 160 and 240 or 320; or, of one head, at 160 and 200, which is no
+    multiple of 16, so that all three take 8 bits."""
+    spec = replace(TIED, head_dim=40, n_kv_heads=kv_heads)
+    write_blocks(tmp_path / "m.gguf", rng, "Q4_0", "Q8_0", {"wv": "Q8_0"}, spec)
+    read = load_checkpoint(tmp_path / "m.gguf")
+    backend = NativeBackend(read.spec, read.weights, threads=int(rng.integers(1, 4)))
+    matrices = backend.packed.types.layers[0][:3]
+    assert matrices == (("int8",) * 3 if kv_heads == 1 else ("int4", "int4", "int8"))
+    assert backend.dtype == types
+    assert largest_divergence(backend, read, rng) < 1e-4
+    backend.close()
+
+
+@needs_native
+@pytest.mark.parametrize(
+    ("layers", "head", "others"),
+    [
+        ("Q4_1", "Q8_0", {}),
+        ("Q4_K", "Q6_K", {"w2": "Q6_K"}),
+        ("Q5_K", "Q4_K/Q6_K", {}),
+        ("Q4_0", "Q5_0/F16", {}),
+    ],
+)
+def test_blocks_are_found_packed_the_second_time(
+    tmp_path: Path, rng: np.random.Generator, layers: str, head: str, others: dict[str, str]
+) -> None:
+    write_blocks(tmp_path / "m.gguf", rng, layers, head, others)
     disk = DiskCache(tmp_path / "kept", limit=1 << 30)
     ids = [int(i) for i in rng.integers(0, TIED.vocab_size, 20)]
-    found = []
+    found, names = [], []
     for _ in range(2):
         backend = load_backend("native", tmp_path / "m.gguf", "auto", disk)
-        assert isinstance(backend, NativeBackend) and " int4 " in backend.kept_as
+        assert isinstance(backend, NativeBackend)
+        names.append(backend.kept_as)
         found.append(backend.logits(backend.open_kv(64), ids).tobytes())
         backend.close()
-    assert found[0] == found[1] and len(disk.entries("weights")) == 1
+    assert found[0] == found[1] and names[0] == names[1] and len(disk.entries("weights")) == 1
 
 
-@pytest.mark.parametrize("kind", ["Q4_0", "Q4_1", "Q8_0"])
+@pytest.mark.parametrize("kind", [kind.upper() for kind in BLOCK_KINDS])
 @pytest.mark.parametrize("scale", [np.nan, np.inf, 60000.0])
 def test_blocks_that_say_no_number_of_fp16_are_refused(
     tmp_path: Path, rng: np.random.Generator, kind: str, scale: float
 ) -> None:
     tensors: dict[str, Any] = dict(stored(SPEC, random_tensors(SPEC, int(rng.integers(2**31)))))
     code = gguf.GGMLQuantizationType[kind]
-    data = gguf.quantize(tensors["layers.1.w3"], code)
+    data = quantised(kind, tensors["layers.1.w3"], rng)
     size = gguf.GGML_QUANT_SIZES[code][1]
     row, block = int(rng.integers(len(data))), int(rng.integers(data.shape[1] // size))
-    data[row, block * size : block * size + 2] = np.array([scale], np.float16).view(np.uint8)
+    at = block * size + (208 if kind == "Q6_K" else 0)
+    data[row, at : at + 2] = np.array([scale], np.float16).view(np.uint8)
     write(tmp_path / "m.gguf", SPEC, {**tensors, "layers.1.w3": data}, raw={"layers.1.w3": code})
     with pytest.raises(ConfigError, match=r"'blk\.1\.ffn_up\.weight' holds NaN, or numbers beyond"):
         load_checkpoint(tmp_path / "m.gguf")

@@ -106,7 +106,7 @@ def error(found: npt.NDArray[np.float32], wanted: npt.NDArray[np.float32]) -> fl
     return float(np.abs(found - wanted).max() / np.abs(wanted).max())
 
 
-@pytest.mark.parametrize("dtype", library.TYPES)
+@pytest.mark.parametrize("dtype", library.DTYPES)
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_it_computes_what_the_reference_computes(rng: np.random.Generator, variant: str, dtype: Any) -> None:
     spec, tensors = model(rng, **VARIANTS[variant])

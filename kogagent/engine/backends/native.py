@@ -9,10 +9,12 @@ weights. Activations, norms, attention, residual streams and sums are FP32.
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import math
 from array import array
 from collections import OrderedDict
 from collections.abc import Hashable, Mapping, Sequence
+from itertools import chain
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -152,9 +154,9 @@ class NativeKV(NeverParked):
 
 
 class NativeBackend(InHostMemory):
-    """A model in the CPU program. dtype "auto" is the type of the blocks of a GGUF file's layers where all of
-    them have one here, and nothing is lost, and then its head's by itself, else float16; int8 has one FP16
-    scale for 32 weights of a row, int4 a scale and a least value for the layers' and int8 for the head.
+    """A model in the CPU program. dtype "auto" is, of each matrix, the type that holds a GGUF file's blocks
+    without a loss, else float16; int8 has one FP16 scale for 32 weights of a row, int4 a scale and a least
+    value for the layers' and int8 for the head.
 
     cache: the type of keys and values, "auto" is float16 beside integer weights, else float32. threads: 0 for
     the cores the process may use, as far as the model has work for them. program: one of library.PROGRAMS, ""
@@ -175,8 +177,8 @@ class NativeBackend(InHostMemory):
         threads: int = 0,
         program: str = "",
     ) -> None:
-        if dtype != "auto" and dtype not in library.TYPES:
-            raise InputError(f"dtype={dtype!r} must be one of 'auto', {', '.join(map(repr, library.TYPES))}")
+        if dtype != "auto" and dtype not in library.DTYPES:
+            raise InputError(f"dtype={dtype!r} must be one of 'auto', {', '.join(map(repr, library.DTYPES))}")
         if cache not in ("auto", "float32", "float16"):
             raise InputError(f"cache={cache!r} must be 'auto', 'float32' or 'float16'")
         if threads < 0:
@@ -187,11 +189,11 @@ class NativeBackend(InHostMemory):
         if error is not None:
             raise error
         if dtype != "auto":
-            types = asked_types(dtype)
+            types = asked_types(spec, dtype)
         else:
             types = weights.types if isinstance(weights, Packed) else exact_types(spec, weights)
         if cache == "auto":
-            cache = "float16" if types.layers.startswith("int") else "float32"
+            cache = "float16" if types.of_integers else "float32"
         self._spec, self._types, self._cache = spec, types, cache
         self._threads = threads or _threads_for(spec)
         self._c = library.load()
@@ -222,7 +224,8 @@ class NativeBackend(InHostMemory):
 
     @property
     def dtype(self) -> str:
-        return self._types.layers
+        """Of the layers' weights: a type, or several with "+" between them."""
+        return self._types.name
 
     @property
     def program(self) -> str:
@@ -253,8 +256,10 @@ class NativeBackend(InHostMemory):
 
     @property
     def kept_as(self) -> str:
-        parts = (library.identity(), self.program, *self._types, self._cache, str(self._threads))
-        return f"native {' '.join(parts)}"
+        types = self._types
+        which = hashlib.sha256(repr(types).encode()).hexdigest()[:8]  # of each matrix
+        parts = (types.name, types.head, which, self._cache, str(self._threads))
+        return f"native {library.identity()} {self.program} {' '.join(parts)}"
 
     def rows(self, kv: KV, length: int) -> Sequence[npt.NDArray[Any]]:
         return own_kv(kv).rows(length)
@@ -351,7 +356,7 @@ class NativeBackend(InHostMemory):
     # ── loading ──
 
     def _open(self, table: LaneTable) -> int:
-        spec = self._spec
+        spec, types = self._spec, self._types
         slots, free, count = _slots(table)
         landings = [landing for step in table.steps for landing in step.landings]
         first = [0]
@@ -375,12 +380,11 @@ class NativeBackend(InHostMemory):
             spec.head_dim,
             spec.ffn_dim,
             library.HEADS[spec.head],
-            library.TYPES[self._types.layers],
-            library.TYPES[self._types.head],
             library.TYPES[self._cache],
             self._threads,
             count,
             spec.norm_eps,
+            numbers([library.TYPES[kind] for kind in (*chain(*types.layers), types.head)]),
             (ctypes.c_double * len(frequencies))(*frequencies),
             numbers(spec.windows),
             numbers(slots),
@@ -392,7 +396,7 @@ class NativeBackend(InHostMemory):
         )
         model: int | None = self._c.kog_open(ctypes.byref(shape))
         if model is None:
-            size = spec.streamed_bytes(4.0 if self._types.layers == "float32" else 2.0) / 1e9
+            size = spec.streamed_bytes(4.0 if types.name == "float32" else 2.0) / 1e9
             raise DeviceError(
                 f"the CPU program found no memory for {size:.1f} GB, or no {self._threads} threads"
             )

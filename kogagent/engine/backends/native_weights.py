@@ -10,27 +10,48 @@ import ctypes
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from kogagent.engine.tensor import STORED, HostTensor, Weight, alike, on_host, side_by_side
+from kogagent.engine.tensor import STORED, HostTensor, Kind, Weight, on_host
 from kogagent.errors import ConfigError
 from kogagent.kernels.cpu import library
 from kogagent.spec import ModelSpec
 
-_MATRICES = ("wq", "wk", "wv", "wo", "w1", "w3", "w2")  # of a layer
+_MATRICES = (("wq",), ("wk",), ("wv",), ("wo",), ("w1", "w3"), ("w2",))
+"""Of a layer, those together that have one type."""
+
+_HOLDS = {
+    "q4_k": {"q4_k"},
+    "int4": {"q4_0", "q4_1"},
+    "q5_k": {"q4_k", "q5_k"},
+    "int5": {"q4_0", "q4_1", "q5_0", "q5_1"},
+    "q6_k": {"q6_k"},
+    "int8": {"q4_0", "q5_0", "q8_0"},
+}
+"""The blocks whose numbers a type has without a loss; fewer bytes first."""
+
+_ROWS = 16
+"""Of q, k and v of several types, each begins at a multiple of so many."""
 
 
 class Types(NamedTuple):
-    """Of weights once packed: library.TYPES."""
+    """Of weights once packed: library.TYPES. layers: of each, those of _MATRICES."""
 
-    layers: str
+    layers: tuple[tuple[str, ...], ...]
     head: str
 
+    @property
+    def name(self) -> str:
+        """Of the layers': "int4"; "q4_k+q6_k"."""
+        found = {kind for layer in self.layers for kind in layer}
+        return "+".join(kind for kind in library.TYPES if kind in found)
 
-_OF_BLOCKS = {"q8_0": "int8", "q4_0": "int4", "q4_1": "int4"}
+    @property
+    def of_integers(self) -> bool:
+        return any(kind in library.INTEGERS for layer in self.layers for kind in layer)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,34 +59,41 @@ class Packed:
     """A checkpoint as the program has it.
 
     types: of its weights. streams: of each thread, bytes; in the program's own memory where
-    `Loader.pack` made them. vectors: FP32, norms and biases of layer after layer, then the last norm. table
-    [V, D]: an embedding of its own, of a type STORED says, None where the head is the table. error: the
-    largest of an integer weight, relative to its row's largest.
+    `Loader.pack` made them. vectors: FP32, norms and biases of layer after layer, then the last norm.
+    table [V, D]: an embedding of its own, None where the head is the table. error: the largest of an integer
+    weight, relative to its row's largest.
     """
 
     types: Types
     streams: tuple[npt.NDArray[np.uint8], ...]
     vectors: npt.NDArray[np.float32]
-    table: npt.NDArray[Any] | None
+    table: HostTensor | None
     error: float
 
 
-def asked_types(dtype: str) -> Types:
+def asked_types(spec: ModelSpec, dtype: str) -> Types:
     """What a dtype that was asked for means: 4 bits are too few for a head."""
-    return Types(dtype, "int8" if dtype == "int4" else dtype)
+    return Types(((dtype,) * len(_MATRICES),) * spec.n_layers, "int8" if dtype == "int4" else dtype)
 
 
 def exact_types(spec: ModelSpec, weights: Mapping[str, Weight]) -> Types:
-    """The smallest types that hold what a checkpoint says without a loss: those of its blocks where all
-    matrices of the layers have the same, else float16; the head by itself."""
-    kinds = {name: w.kind if isinstance(w, HostTensor) else "" for name, w in weights.items()}
-    matrices = {
-        _OF_BLOCKS.get(kinds[f"layers.{i}.{name}"], "") for i in range(spec.n_layers) for name in _MATRICES
-    }
-    if len(matrices) > 1 or "" in matrices:
-        return Types("float16", "float16")
-    head = kinds["embed" if spec.tied_head else "head"]
-    return Types(matrices.pop(), _OF_BLOCKS.get(head, "float16"))
+    """Of each matrix the smallest type that holds what a checkpoint's blocks say without a loss, float16
+    where it has no blocks or no type holds all that lie together."""
+
+    def holding(*names: str) -> str:
+        tensors = [weights[name] for name in names]
+        kinds = {w.kind if isinstance(w, HostTensor) else "" for w in tensors}
+        return next((kind for kind, held in _HOLDS.items() if kinds <= held), "float16")
+
+    wide, narrow = (heads * spec.head_dim // spec.lanes for heads in (spec.n_heads, spec.n_kv_heads))
+    apart = wide % _ROWS == 0 and narrow % _ROWS == 0
+    layers: list[tuple[str, ...]] = []
+    for i in range(spec.n_layers):
+        types = [holding(*(f"layers.{i}.{name}" for name in names)) for names in _MATRICES]
+        if not apart:
+            types[:3] = [holding(*(f"layers.{i}.{name}" for name in ("wq", "wk", "wv")))] * 3
+        layers.append(tuple(types))
+    return Types(tuple(layers), holding("embed" if spec.tied_head else "head"))
 
 
 class Loader:
@@ -85,13 +113,14 @@ class Loader:
             def parts(*names: str, p: str = p) -> list[HostTensor]:
                 return [on_host(tensors[p + name]) for name in names]
 
-            self._pack(f"{p}wq, wk or wv", i, library.QKV, side_by_side(parts("wq", "wk", "wv"), 1))
+            self._pack(f"{p}wq, wk or wv", i, library.QKV, *parts("wq", "wk", "wv"))
             self._pack(f"{p}wo", i, library.OUT, *parts("wo"))
             self._pack(f"{p}w1 or w3", i, library.GATE_UP, *parts("w1", "w3"))
             self._pack(f"{p}w2", i, library.DOWN, *parts("w2"))
             found = parts("attn_norm", "ffn_norm")
             if spec.qkv_bias:
-                found.append(side_by_side(parts("bq", "bk", "bv"), 1))
+                bias = [_floats(part) for part in parts("bq", "bk", "bv")]
+                found.append(HostTensor("float32", np.concatenate(bias, 1)))
             if spec.qk_norm:
                 found += parts("q_norm", "k_norm")
             vectors += (_floats(vector).reshape(-1) for vector in found)
@@ -118,7 +147,7 @@ class Loader:
         places = (ctypes.c_void_p * self._threads)(*(stream.ctypes.data for stream in packed.streams))
         self._c.kog_fill(self._model, places)
         own = tuple(self._stream(thread) for thread in range(self._threads))
-        kept = None if packed.table is None else np.array(packed.table)
+        kept = packed.table and HostTensor(packed.table.kind, np.array(packed.table.data))
         return self._give(replace(packed, streams=own, table=kept))
 
     # ── inside ──
@@ -142,8 +171,7 @@ class Loader:
             self._c.kog_set_vectors(self._model, i, *places[:2], bias, *norms)
         self._c.kog_set_norm(self._model, at)
         if packed.table is not None:
-            kind = next(kind for kind, stored in STORED.items() if stored == packed.table.dtype)
-            self._c.kog_set_embedding(self._model, library.TYPES[kind], packed.table.ctypes.data)
+            self._c.kog_set_embedding(self._model, _source(packed.table), packed.table.data.ctypes.data)
         return packed
 
     def _stream(self, thread: int) -> npt.NDArray[np.uint8]:
@@ -152,33 +180,37 @@ class Loader:
         return np.frombuffer(memory, np.uint8)
 
     def _pack(self, name: str, layer: int, matrix: int, *parts: HostTensor) -> None:
-        """One matrix, or gate and up; the program makes its own type of the tensors'."""
-        parts = tuple(alike(parts))
-        kept = [np.ascontiguousarray(part.data) for part in parts]
-        second = kept[1].ctypes.data if len(kept) > 1 else None
-        blocks = parts[0].blocks
-        kind = library.TYPES[parts[0].kind] if blocks is None else library.OF_BLOCKS + blocks.code
-        error = self._c.kog_pack(self._model, layer, matrix, kind, kept[0].ctypes.data, second)
+        """One matrix of its tensors; the program makes its own types of theirs."""
+        kept = [HostTensor(part.kind, np.ascontiguousarray(part.data)) for part in parts]
+        tensors = (library.Tensor * len(kept))(
+            *(library.Tensor(_source(part), part.data.ctypes.data) for part in kept)
+        )
+        error = self._c.kog_pack(self._model, layer, matrix, tensors)
         if math.isinf(error):
             raise ConfigError(f"tensor {name!r} has weights beyond FP16's range. Load with dtype='float32'.")
         self._error = max(self._error, error)
 
-    def _table(self, tensor: HostTensor) -> npt.NDArray[Any]:
-        """An embedding of its own, read in place: in the layers' type, beside integers as it is or FP32."""
-        kind = self._types.layers
-        if kind.startswith("int"):
-            kind = "float32" if tensor.blocks is not None else tensor.kind
+    def _table(self, tensor: HostTensor) -> HostTensor:
+        """An embedding of its own, read in place: in the layers' type, beside integers as it is."""
+        kinds: tuple[Kind, ...] = ("float32", "float16", "bfloat16")
+        kind = next((kind for kind in kinds if kind == self._types.name), tensor.kind)
         if kind == tensor.kind:
-            return np.ascontiguousarray(tensor.data)
+            return HostTensor(kind, np.ascontiguousarray(tensor.data))
         floats = _floats(tensor)
         if kind == "float32":
-            return floats
+            return HostTensor(kind, floats)
         out = np.empty(floats.shape, STORED[kind])
         if math.isinf(
             self._c.kog_narrow(library.TYPES[kind], floats.ctypes.data, floats.size, out.ctypes.data)
         ):
             raise ConfigError("tensor 'embed' has weights beyond FP16's range. Load with dtype='float32'.")
-        return out
+        return HostTensor(kind, out)
+
+
+def _source(tensor: HostTensor) -> int:
+    """A tensor's type as the program knows it."""
+    blocks = tensor.blocks
+    return library.TYPES[tensor.kind] if blocks is None else library.OF_BLOCKS + blocks.code
 
 
 def _floats(tensor: HostTensor) -> npt.NDArray[np.float32]:

@@ -15,6 +15,7 @@ from typing import Any
 from kogagent.disk_cache import Damaged, DiskCache, Found
 from kogagent.engine.backends.native import Dtype, NativeBackend
 from kogagent.engine.backends.native_weights import Packed, Types
+from kogagent.engine.tensor import HostTensor
 from kogagent.engine.weights import identity, load_checkpoint
 from kogagent.errors import ConfigError
 from kogagent.kernels.cpu import library
@@ -41,9 +42,10 @@ def open_prepared(path: Path, dtype: Dtype, disk: DiskCache) -> NativeBackend:
     parts: dict[str, Any] = {f"stream{i}": stream for i, stream in enumerate(packed.streams)}
     parts["vectors"] = packed.vectors
     if packed.table is not None:
-        parts["table"] = packed.table
+        parts["table"] = packed.table.data
     meta = {
         "types": packed.types,
+        "table": packed.table and packed.table.kind,
         "spec": dataclasses.asdict(checkpoint.spec),
         "threads": backend.threads,
         "program": backend.program,
@@ -64,8 +66,10 @@ def _opened(found: Found, dtype: Dtype) -> NativeBackend | None:
     meta = found.meta
     try:
         streams = tuple(found.part(f"stream{i}") for i in range(meta["threads"]))
-        table = None if meta["spec"]["tied_head"] else found.part("table")
-        packed = Packed(Types(*meta["types"]), streams, found.part("vectors"), table, meta["error"])
+        table = None if meta["table"] is None else HostTensor(meta["table"], found.part("table"))
+        layers, head = meta["types"]
+        types = Types(tuple(tuple(layer) for layer in layers), head)
+        packed = Packed(types, streams, found.part("vectors"), table, meta["error"])
         return NativeBackend(_spec(meta["spec"]), packed, dtype, threads=meta["threads"])
     except (Damaged, ConfigError, KeyError, TypeError):
         return None

@@ -1,86 +1,75 @@
-"""Quantised tensors as GGUF files have them: rows of blocks, 32 numbers with one scale. Knows no file."""
+"""Quantised tensors as GGUF files have them: rows of blocks of 32 or 256 numbers. Knows no file."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from kogagent.kernels.cpu import library
 
-BlockKind: TypeAlias = Literal["q8_0", "q4_0", "q4_1"]
+BlockKind: TypeAlias = Literal["q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q4_k", "q5_k", "q6_k"]
+BLOCK_KINDS: tuple[BlockKind, ...] = get_args(BlockKind)
 Bytes: TypeAlias = npt.NDArray[np.uint8]
-
-NUMBERS = 32
-"""Of a block."""
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A block is an FP16 scale, then, with `least`, an FP16 number that is added, then the integers: bytes,
-    or halves of bytes, the first 16 in the low ones. A number is scale * (integer - zero) + least."""
+    """How a block lies; what its numbers are, kernels/cpu/src/blocks.h says."""
 
     code: int
     """GGML's number of the type."""
+    count: int
+    """Numbers of a block."""
     size: int
-    """Bytes of a block."""
-    zero: int
-    least: bool
-    largest: int
-    """Of |integer - zero|."""
+    """Bytes of it."""
+    shared: tuple[tuple[int, int], ...]
+    """FP16 numbers it has: where, and what they are multiplied by at most; their sum bounds every number."""
 
     def columns(self, data: Bytes) -> int:
         """Numbers of a row of data [..., row bytes]."""
-        return int(data.shape[-1]) // self.size * NUMBERS
+        return int(data.shape[-1]) // self.size * self.count
 
     def is_finite(self, data: Bytes) -> bool:
-        """Whether no number is NaN or beyond FP16's range; by the scales alone."""
+        """Whether no number is NaN or beyond FP16's range; by what a block shares alone."""
         blocks = data.reshape(-1, self.size)
         with np.errstate(invalid="ignore"):
-            sizes = np.abs(_halves(blocks, 0)) * self.largest
-            if self.least:
-                sizes += np.abs(_halves(blocks, 2))
+            sizes = sum(np.abs(_halves(blocks, at)) * most for at, most in self.shared)
         return bool((sizes < np.finfo(np.float16).max).all())  # false for NaN
 
-    def with_least(self, data: Bytes) -> Bytes:
-        """Blocks whose integers stand around `zero`, -8 .. 7, as q4_1 has them: the same numbers."""
-        blocks = data.reshape(*data.shape[:-1], -1, self.size)
-        least = (_halves(blocks, 0) * -self.zero).astype("<f2")[..., None].view(np.uint8)
-        return np.concatenate([blocks[..., :2], least, blocks[..., 2:]], -1).reshape(*data.shape[:-1], -1)
-
     def numbers(self, data: Bytes) -> npt.NDArray[np.float16]:
-        """data [..., row bytes] as [..., columns], each rounded once."""
-        return dequantised(self.code, data, (*data.shape[:-1], self.columns(data)))
+        """data [..., row bytes] as [..., columns], each rounded once; infinite beyond FP16.
+
+        The CPU program, where it was built, is ten times as fast; the package `gguf`, which reads such files,
+        gives the same bits.
+        """
+        out = np.empty((*data.shape[:-1], self.columns(data)), np.float16)
+        data = np.ascontiguousarray(data)
+        if library.missing() is None:
+            count, cores = out.size // self.count, library.usable_cores()
+            library.load().kog_dequantise(self.code, data.ctypes.data, count, out.ctypes.data, cores)
+            return out
+        import gguf
+
+        with np.errstate(over="ignore"):
+            rows = gguf.dequantize(data, gguf.GGMLQuantizationType(self.code))
+            return rows.reshape(out.shape).astype(np.float16)
 
 
 FORMATS: dict[str, Format] = {
-    "q8_0": Format(8, 34, 0, False, 128),
-    "q4_0": Format(2, 18, 8, False, 8),
-    "q4_1": Format(3, 20, 0, True, 15),
+    "q4_0": Format(2, 32, 18, ((0, 8),)),
+    "q4_1": Format(3, 32, 20, ((0, 15), (2, 1))),
+    "q5_0": Format(6, 32, 22, ((0, 16),)),
+    "q5_1": Format(7, 32, 24, ((0, 31), (2, 1))),
+    "q8_0": Format(8, 32, 34, ((0, 128),)),
+    "q4_k": Format(12, 256, 144, ((0, 63 * 15), (2, 63))),
+    "q5_k": Format(13, 256, 176, ((0, 63 * 31), (2, 63))),
+    "q6_k": Format(14, 256, 210, ((208, 128 * 32),)),
 }
 
 
 def _halves(blocks: Bytes, at: int) -> npt.NDArray[np.float32]:
     """The FP16 number at a place of each block [..., size]."""
     return np.ascontiguousarray(blocks[..., at : at + 2]).view("<f2")[..., 0].astype(np.float32)
-
-
-def dequantised(code: int, data: Bytes, shape: tuple[int, ...]) -> npt.NDArray[np.float16]:
-    """Quantised data of GGML's type `code` as numbers of this shape, each rounded once; infinite beyond FP16.
-
-    The CPU program, where it was built, knows blocks of 32 and is ten times as fast; the package `gguf`,
-    which reads such files, gives the same bits.
-    """
-    out = np.empty(shape, np.float16)
-    data = np.ascontiguousarray(data)
-    if library.missing() is None:
-        places = (data.ctypes.data, out.size // NUMBERS, out.ctypes.data)
-        if library.load().kog_dequantise(code, *places, library.usable_cores()):
-            return out
-    import gguf
-
-    with np.errstate(over="ignore"):
-        rows = gguf.dequantize(data.reshape(*shape[:-1], -1), gguf.GGMLQuantizationType(code))
-        return rows.reshape(shape).astype(np.float16)

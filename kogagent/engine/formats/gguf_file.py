@@ -1,5 +1,4 @@
-"""GGUF files: metadata to ModelSpec, tensors by name, one at a time; what no
-program multiplies as it is, de-quantised by the package `gguf`.
+"""GGUF files: metadata to ModelSpec, tensors by name, quantised ones as the blocks they are.
 
 Knows architectures llama (mistral, smollm too), qwen2 and qwen3. Everything but the tensor data is read and
 checked when the file is opened. llama.cpp stores llama's q and k rows interleaved, as the canonical layout
@@ -17,16 +16,17 @@ from typing import Any
 import numpy as np
 
 from kogagent.engine.formats import Entry, Keys, Layout
-from kogagent.engine.formats.blocks import BlockKind, dequantised
+from kogagent.engine.formats.blocks import BLOCK_KINDS, BlockKind
 from kogagent.engine.formats.huggingface import one_lane_entries
 from kogagent.engine.tensor import STORED, HostTensor, Kind
 from kogagent.errors import ConfigError, MissingExtraError
 from kogagent.gguf_header import TensorPlace, read_header
 from kogagent.spec import ModelSpec, RopeScaling
 
-QUANTISATIONS = (
-    "F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K",
-)  # fmt: skip
+_KINDS: dict[str, Kind | BlockKind] = {
+    "F32": "float32", "F16": "float16", "BF16": "bfloat16", **{kind.upper(): kind for kind in BLOCK_KINDS}
+}  # fmt: skip
+QUANTISATIONS = tuple(_KINDS)
 
 _HALVES = {"llama": False, "qwen2": True, "qwen3": True}
 
@@ -37,7 +37,7 @@ _HARMLESS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class GgufTensor:
-    """One tensor of the file. shape: as numpy has it, the row last; read() may de-quantise."""
+    """One tensor of the file. shape: as numpy has it, the row last."""
 
     shape: tuple[int, ...]
     read: Callable[[], HostTensor]
@@ -98,21 +98,13 @@ def _size(gguf: Any, name: str, place: TensorPlace, path: Path) -> int:
 
 
 def _tensor(gguf: Any, place: TensorPlace, data: np.ndarray[Any, np.dtype[np.uint8]]) -> GgufTensor:
-    """Blocks that a program multiplies as they are stay so."""
-    kind = gguf.GGMLQuantizationType(place.kind)
+    kind = _KINDS[_type_name(gguf, place.kind)]
     shape = tuple(reversed(place.shape))
-    own: dict[str, Kind] = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
-    if kind.name in own:
-        dtype = own[kind.name]
-        numbers = data.view(STORED[dtype]).reshape(shape)
-        return GgufTensor(shape, lambda: HostTensor(dtype, np.array(numbers)))  # the file is read-only memory
-
-    block: dict[str, BlockKind] = {"Q8_0": "q8_0", "Q4_0": "q4_0", "Q4_1": "q4_1"}
-    if kind.name in block:
-        whole = HostTensor(block[kind.name], np.asarray(data).reshape(*shape[:-1], -1))
-        return GgufTensor(shape, lambda: whole)
-
-    return GgufTensor(shape, lambda: HostTensor("float16", dequantised(place.kind, data, shape)))
+    if kind in STORED:
+        numbers = data.view(STORED[kind]).reshape(shape)
+        return GgufTensor(shape, lambda: HostTensor(kind, np.array(numbers)))  # the file is read-only memory
+    whole = HostTensor(kind, np.asarray(data).reshape(*shape[:-1], -1))
+    return GgufTensor(shape, lambda: whole)
 
 
 def _layout(values: Mapping[str, Any], tensors: Mapping[str, GgufTensor], where: str) -> Layout:

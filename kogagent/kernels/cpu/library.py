@@ -17,7 +17,14 @@ from kogagent.errors import InputError
 HERE = Path(__file__).parent
 STEM = "_native"
 PROGRAMS = ("avx512_vnni", "avx512", "avx2", "neon_dot", "neon", "portable")
-TYPES = {"float32": 0, "float16": 1, "bfloat16": 2, "int8": 3, "int8_row": 4, "int4": 5}
+TYPES = {
+    "float32": 0, "float16": 1, "bfloat16": 2, "int8": 3, "int8_row": 4, "int4": 5,
+    "int5": 6, "q4_k": 7, "q5_k": 8, "q6_k": 9,
+}  # fmt: skip
+"""Of packed weights."""
+DTYPES = ("float32", "float16", "bfloat16", "int8", "int8_row", "int4")
+"""Those that any weights can be packed in; the others are a GGUF file's own blocks and nothing else."""
+INTEGERS = frozenset(TYPES) - {"float32", "float16", "bfloat16"}
 OF_BLOCKS = 16
 """What a matrix is packed from: so much and GGML's number of its blocks' type."""
 HEADS = {"replicate": 0, "vocab_parallel": 1, "sum": 2}
@@ -40,13 +47,20 @@ class Shape(ctypes.Structure):
             (name, _U32)
             for name in ("vocab", "dim", "layers", "lanes", "heads", "kv_heads", "head_dim", "ffn")
         ),
-        *((name, _U32) for name in ("head", "weights", "head_weights", "cache", "threads", "slots")),
+        *((name, _U32) for name in ("head", "cache", "threads", "slots")),
         ("norm_eps", ctypes.c_float),
+        ("types", _U32S),
         ("frequencies", ctypes.POINTER(ctypes.c_double)),
         *((name, _U32S) for name in ("windows", "step_slot", "step_free", "step_first", "land_source")),
         ("land_own", _F32S),
         ("land_others", _F32S),
     )
+
+
+class Tensor(ctypes.Structure):
+    """kog_tensor."""
+
+    _fields_ = (("type", _U32), ("data", _P))
 
 
 class Tables(ctypes.Structure):
@@ -93,7 +107,7 @@ _FUNCTIONS = {
     "kog_close": (None, [_P]),
     "kog_program": (ctypes.c_char_p, [_P]),
     "kog_choose": (ctypes.c_int, [_P, ctypes.c_char_p]),
-    "kog_pack": (ctypes.c_float, [_P, _U32, _U32, _U32, _P, _P]),
+    "kog_pack": (ctypes.c_float, [_P, _U32, _U32, ctypes.POINTER(Tensor)]),
     "kog_stream_bytes": (ctypes.c_uint64, [_P, _U32]),
     "kog_stream": (_P, [_P, _U32]),
     "kog_fill": (None, [_P, ctypes.POINTER(_P)]),

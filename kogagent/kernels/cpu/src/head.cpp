@@ -17,7 +17,7 @@ void Model::logits(const Job& job, uint32_t w) {
   uint32_t last_lane = s.lanes;
   share_out(head, uint32_t(2 * steps.size()), rows, true, w, [&](const Piece& piece) {
     const uint32_t lane = piece.run->lane;
-    multiply({head.type, s.dim, x + size_t(lane) * rows * s.dim, s.dim, rows, job.logits + size_t(lane) * head.out,
+    multiply({head.type(), s.dim, x + size_t(lane) * rows * s.dim, s.dim, rows, job.logits + size_t(lane) * head.out,
               s.vocab, head.out, nullptr, lane == last_lane, {}},
              piece.places, own);
     last_lane = lane;

@@ -25,14 +25,35 @@ constexpr uint32_t kQueries = 8;     // queries of one Attend at most
 //   I8, I8_ROW      four columns at a time, 16 quads of (weight + 128); columns filled up to a group with 128.
 //                   I8: 16 FP16 scales for each of the next two groups lead them (64 bytes);
 //                   I8_ROW: 16 FP32 scales lead the block.
-//   I4              groups of 32 columns: 16 FP16 scales, 16 FP16 least values, then eight columns at a time, 16 quads
-//                   of the first four in the low halves of the bytes, of the other four in the high halves. A weight
-//                   is least + scale * (0 .. 15); of columns past `in` nothing is known.
-enum : uint32_t { kF32 = 0, kF16 = 1, kBF16 = 2, kI8 = 3, kI8Row = 4, kI4 = 5 };
+//   I4, I5          groups of 32 columns: 16 FP16 scales, 16 FP16 least values, then the integers, 0 .. 15 or 31. A weight
+//                   is least + scale * integer; of columns past `in` nothing is known.
+//   K4, K5          eight groups at a time: 16 FP16 scales, 16 FP16 least values, for each group 16 bytes that multiply the
+//                   scales and 16 that multiply the least values, then the groups' integers.
+//   K6              eight groups at a time: 16 FP32 scales, for each group two times 16 signed bytes that multiply them, one
+//                   for each 16 columns, then the groups' integers, 0 .. 63. A weight is scale * (integer - 32).
+// A group of integers below 8 bits: the bits above the lower four, of 16 quads as many quads beside each other in a byte
+// as there is room for, the first in the lowest bits; then eight columns at a time 16 quads of the first four in the
+// low halves of the bytes, of the other four in the high halves.
+enum : uint32_t { kF32 = 0, kF16 = 1, kBF16 = 2, kI8 = 3, kI8Row = 4, kI4 = 5, kI5 = 6, kK4 = 7, kK5 = 8, kK6 = 9 };
 
 inline bool is_quantised(uint32_t type) { return type >= kI8; }
+constexpr bool is_super(uint32_t type) { return type >= kK4; }
+constexpr uint32_t bits_of(uint32_t type) {  // of an integer
+  return type == kI4 || type == kK4 ? 4 : type == kI5 || type == kK5 ? 5 : type == kK6 ? 6 : 8;
+}
 inline uint32_t groups_of(uint32_t in) { return (in + kGroup - 1) / kGroup; }
 inline uint32_t word_panels(uint32_t in) { return (in + kWordPanel - 1) / kWordPanel; }
+
+// Integers below 8 bits: bytes of a group's, of what leads one group or eight; where that and group g's integers lie.
+constexpr size_t whole_bytes(uint32_t type) { return bits_of(type) * 64; }
+constexpr size_t lead_bytes(uint32_t type) { return is_super(type) ? 64 + 8 * 32 : 64; }
+constexpr uint32_t led_groups(uint32_t type) { return is_super(type) ? 8 : 1; }
+constexpr size_t lead_at(uint32_t type, uint32_t g) {
+  return g / led_groups(type) * (lead_bytes(type) + led_groups(type) * whole_bytes(type));
+}
+constexpr size_t whole_at(uint32_t type, uint32_t g) {
+  return lead_at(type, g) + lead_bytes(type) + g % led_groups(type) * whole_bytes(type);
+}
 
 inline size_t block_bytes(uint32_t type, uint32_t in) {
   switch (type) {
@@ -41,7 +62,7 @@ inline size_t block_bytes(uint32_t type, uint32_t in) {
     case kBF16: return size_t(in + 1) / 2 * 64;
     case kI8: return size_t(groups_of(in)) * 512 + size_t(groups_of(in) + 1) / 2 * 64;
     case kI8Row: return size_t(groups_of(in)) * 512 + 64;
-    default: return size_t(groups_of(in)) * 320;
+    default: return lead_at(type, groups_of(in) + led_groups(type) - 1);
   }
 }
 

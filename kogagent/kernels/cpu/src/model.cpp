@@ -48,7 +48,8 @@ Model::Model(const kog_shape& shape)
       lane_heads(s.heads / s.lanes),
       lane_kv(s.kv_heads / s.lanes),
       q_width(lane_heads * s.head_dim),
-      qkv_width((lane_heads + 2 * lane_kv) * s.head_dim),
+      kv_width(lane_kv * s.head_dim),
+      qkv_width(q_width + 2 * kv_width),
       ffn(s.ffn / s.lanes),
       value_width(round_up(s.head_dim, kBlock)),
       cache_size(s.cache == KOG_F32 ? 4 : 2),
@@ -62,33 +63,39 @@ Model::Model(const kog_shape& shape)
       deal(s.threads),
       team(s.threads) {
   std::vector<Ends> ends(s.threads, Ends{});
-  const auto shape_of = [&](Packed& m, uint32_t lanes, uint32_t out, uint32_t in, uint32_t type) {
+  const auto shape_of = [&](Packed& m, uint32_t lanes, uint32_t out, uint32_t in) {
     m.lanes = lanes;
     m.out = out;
     m.in = in;
-    m.type = type;
   };
-  const auto matrix = [&](Packed& m, uint32_t out, uint32_t in, bool same_rows) {
-    shape_of(m, s.lanes, out, in, s.weights);
+  const auto type_from = [&](Packed& m, uint32_t row, uint32_t type) {
+    any_integers |= is_quantised(type);
+    if (m.sections.empty() || m.sections.back().type != type) m.sections.push_back({row / kBlock, type});
+  };
+  const auto matrix = [&](Packed& m, uint32_t out, uint32_t in, uint32_t type, bool same_rows) {
+    shape_of(m, s.lanes, out, in);
+    type_from(m, 0, type);
     m.cut(s.threads, same_rows, ends);
   };
   for (uint32_t n = 0; n < s.layers; n++) {
+    const uint32_t* types = s.types + 6 * n;
     Layer& layer = layers[n];
     layer.window = s.windows[n];
     Packed& first = layer.matrices[KOG_QKV];
-    if (owns_heads && !by_lane) {
-      shape_of(first, s.lanes, qkv_width, s.dim, s.weights);
+    shape_of(first, s.lanes, qkv_width, s.dim);
+    for (uint32_t i = 0, row = 0; i < 3; row += i++ ? kv_width : q_width) type_from(first, row, types[i]);
+    if (owns_heads && !by_lane)
       first.cut_heads(s.threads, 2 * lane_kv, s.head_dim / kBlock, ends);
-    } else {
-      matrix(first, qkv_width, s.dim, false);
-    }
-    matrix(layer.matrices[KOG_OUT], s.dim, q_width, !by_lane);
+    else
+      first.cut(s.threads, false, ends);
+    matrix(layer.matrices[KOG_OUT], s.dim, q_width, types[3], !by_lane);
     layer.matrices[KOG_GATE_UP].pair = true;
-    matrix(layer.matrices[KOG_GATE_UP], ffn, s.dim, false);
-    matrix(layer.matrices[KOG_DOWN], s.dim, ffn, !by_lane);
+    matrix(layer.matrices[KOG_GATE_UP], ffn, s.dim, types[4], false);
+    matrix(layer.matrices[KOG_DOWN], s.dim, ffn, types[5], !by_lane);
   }
   const uint32_t parts = s.head == KOG_HEAD_SPLIT ? s.lanes : 1;
-  shape_of(head, parts, s.vocab / parts, s.dim, s.head_weights);
+  shape_of(head, parts, s.vocab / parts, s.dim);
+  type_from(head, 0, s.types[6 * s.layers]);
   head.grain = kHeadGrain;
   head.cut(s.threads, false, ends);
   summaries.resize(size_t(parts) * ((head.blocks() + kHeadGrain - 1) / kHeadGrain));
@@ -98,7 +105,7 @@ Model::Model(const kog_shape& shape)
     for (const Run& run : head.runs[t])
       for (const Place& place : head.piece(run, *weights[t]).places)
         for (uint32_t b = 0; b < place.blocks; b++)
-          head_blocks[size_t(run.lane) * head.blocks() + place.block + b] = place.w + b * head.unit();
+          head_blocks[size_t(run.lane) * head.blocks() + place.block + b] = place.w + b * head.unit(head.type());
   for (uint32_t i = 0; i < 2 * s.layers; i++) {
     steps[i].slot = s.step_slot[i];
     steps[i].free_from = s.step_free[i];
@@ -106,26 +113,36 @@ Model::Model(const kog_shape& shape)
       steps[i].landings.push_back({s.land_source[j], s.step_slot[s.land_source[j]], s.land_own[j], s.land_others[j]});
   }
   s.frequencies = nullptr;  // the caller's memory: copied above
-  s.windows = s.step_slot = s.step_free = s.step_first = s.land_source = nullptr;
+  s.types = s.windows = s.step_slot = s.step_free = s.step_first = s.land_source = nullptr;
   s.land_own = s.land_others = nullptr;
 }
 
-float Model::pack(const Packed& m, uint32_t type, const void* first, const void* second) {
+float Model::pack(uint32_t layer, uint32_t matrix, const kog_tensor* tensors) {
+  const Packed& m = matrix == KOG_HEAD ? head : layers[layer].matrices[matrix];
+  // A lane's rows from `first` on, and whose they are.
+  const auto rows_of = [&](const kog_tensor* tensor, uint32_t lane, uint32_t first) {
+    std::array<Row, kBlock> rows{};
+    for (uint32_t r = 0; r < kBlock && first + r < m.out; r++) {
+      uint32_t at = first + r, out = m.out;
+      const kog_tensor* from = tensor;
+      if (matrix == KOG_QKV)
+        for (out = q_width; at >= out; at -= out, out = kv_width, from++) {}
+      const size_t bytes = row_bytes(from->type, m.in);
+      rows[r] = {from->type, static_cast<const uint8_t*>(from->data) + (size_t(lane) * out + at) * bytes};
+    }
+    return rows;
+  };
   std::vector<float> worst(s.threads, 0.0f);
   const auto part = [&](uint32_t t) {
-    for (const Run& run : m.runs[t]) {
-      const size_t lane = size_t(run.lane) * m.out * row_bytes(type, m.in);
-      const uint8_t* one = static_cast<const uint8_t*>(first) + lane;
-      const uint8_t* two = static_cast<const uint8_t*>(second) + (m.pair ? lane : 0);
+    for (const Run& run : m.runs[t])
       for (const Place& place : m.piece(run, *weights[t]).places) {
         uint8_t* to = weights[t]->at(place.w);
-        for (uint32_t b = 0; b < place.blocks; b++, to += m.unit()) {
-          const uint32_t row = (place.block + b) * kBlock;
-          worst[t] = std::max(worst[t], pack_block(m, *k, type, one, row, to));
-          if (m.pair) worst[t] = std::max(worst[t], pack_block(m, *k, type, two, row, to + m.unit() / 2));
-        }
+        for (uint32_t b = 0; b < place.blocks; b++)
+          for (uint32_t i = 0; i < (m.pair ? 2 : 1); i++, to += block_bytes(run.type, m.in)) {
+            const auto rows = rows_of(tensors + i, run.lane, (place.block + b) * kBlock);
+            worst[t] = std::max(worst[t], pack_block(run.type, m.in, *k, rows.data(), to));
+          }
       }
-    }
   };
   team.run([&](uint32_t w) { team.each(w, part); });
   return *std::max_element(worst.begin(), worst.end());
@@ -161,8 +178,7 @@ void Model::make_room(uint32_t rows, const Job& job) {
   grow(hidden, all * ffn);
   stride = round_up(job.position + job.rows, kBlock);
   const size_t ends = job.want == KOG_ALL ? rows : 1;
-  const size_t room = std::max(product_room(s.weights, std::max({s.dim, q_width, ffn}), rows),
-                               product_room(s.head_weights, s.dim, rows)) + 64;
+  const size_t room = product_room(any_integers ? kI8 : kF32, std::max({s.dim, q_width, ffn}), rows) + 64;
   for (Scratch& own : scratch) {
     grow(own.normed, size_t(kNormedRows) * s.dim);
     const size_t gates = rows > kFewRows ? size_t(kPairsAtOnce) * kBlock : round_up(ffn, kBlock);
@@ -241,12 +257,9 @@ void Model::embed(const Job& job, uint32_t t) {
     const uint32_t id = job.ids[m];
     if (table == nullptr) {
       const uint32_t lane = id / head.out, in_lane = id % head.out;
-      unpack_row(head, head_blocks[size_t(lane) * head.blocks() + in_lane / kBlock], in_lane % kBlock, x);
+      unpack_row(head.type(), s.dim, head_blocks[size_t(lane) * head.blocks() + in_lane / kBlock], in_lane % kBlock, x);
     } else {
-      const uint16_t* half = static_cast<const uint16_t*>(table) + size_t(id) * s.dim;
-      const float* full = static_cast<const float*>(table) + size_t(id) * s.dim;
-      for (uint32_t d = 0; d < s.dim; d++)
-        x[d] = table_type == kF16 ? from_f16(half[d]) : table_type == kBF16 ? from_bf16(half[d]) : full[d];
+      widen_row(*k, table_type, static_cast<const uint8_t*>(table) + id * row_bytes(table_type, s.dim), s.dim, x);
     }
     for (uint32_t lane = first + 1; lane < last; lane++)
       memcpy(&streams[row(lane, m, job, s.dim)], x, s.dim * sizeof(float));
@@ -273,20 +286,22 @@ void Model::project(const Job& job, uint32_t w, const Floats& weight, uint32_t s
   const bool attends = step % 2 == 0;
   const Packed& m = layers[step / 2].matrices[attends ? KOG_QKV : KOG_GATE_UP];
   Scratch& own = scratch[team.first(w)];
-  uint32_t normed_lane = s.lanes;  // of a few rows those of one lane at a time
+  uint32_t normed_lane = s.lanes, last_type = kF32;  // of a few rows those of one lane at a time
   if (attends && owns_heads && job.rows <= kFewRows) ask_for_ends(job, w, step / 2);
   share_out(m, 2 * step, job.rows, !by_lane, w, [&](const Piece& piece) {
     const Run& run = *piece.run;
     const float* x = &normed[row(run.lane, 0, job, s.dim)];
-    const bool again = run.lane == normed_lane;
+    const bool normed_before = run.lane == normed_lane;
+    const bool again = normed_before && (run.type == last_type || (is_quantised(run.type) && is_quantised(last_type)));
     if (job.rows <= kNormedRows) {
-      for (uint32_t r = 0; r < job.rows && !again; r++)
+      for (uint32_t r = 0; r < job.rows && !normed_before; r++)
         k->norm(&streams[row(run.lane, r, job, s.dim)], weight.data(), s.norm_eps, s.dim, &own.normed[r * s.dim]);
       x = own.normed.data();
     }
     normed_lane = run.lane;
+    last_type = run.type;
     if (!attends) return gate_up(job, own, m, piece, x, again);
-    multiply({m.type, s.dim, x, s.dim, job.rows, &qkv[row(run.lane, 0, job, qkv_width)], qkv_width, qkv_width, nullptr,
+    multiply({run.type, s.dim, x, s.dim, job.rows, &qkv[row(run.lane, 0, job, qkv_width)], qkv_width, qkv_width, nullptr,
               again, {}},
              piece.places, own);
     if (owns_heads && piece.whole) append_heads(job, own, step / 2, run);  // those of heads are never divided
@@ -300,7 +315,7 @@ void Model::gate_up(const Job& job, Scratch& own, const Packed& m, const Piece& 
     for (uint32_t p = 0; p < n; blocks += places[p++].blocks) places[p] = {pairs[p].w, blocks, 2 * pairs[p].blocks};
     const uint32_t width = blocks * kBlock;
     float* gates = own.gates.data();
-    multiply({m.type, s.dim, x, s.dim, job.rows, gates, width, width, nullptr, again, {}}, places, own);
+    multiply({m.type(), s.dim, x, s.dim, job.rows, gates, width, width, nullptr, again, {}}, places, own);
     for (uint32_t r = 0; r < job.rows; r++) {
       float* out = &hidden[row(piece.run->lane, r, job, ffn)];
       const float* both = gates + size_t(r) * width;
@@ -314,7 +329,7 @@ void Model::gate_up(const Job& job, Scratch& own, const Packed& m, const Piece& 
   if (job.rows <= kFewRows) return some(piece.places, kPlaces);
   for (const Place& place : piece.places)
     for (uint32_t from = 0; from < place.blocks; from += kPairsAtOnce) {
-      const Place pairs{place.w + from * m.unit(), place.block + from, std::min(kPairsAtOnce, place.blocks - from)};
+      const Place pairs{place.w + from * m.unit(m.type()), place.block + from, std::min(kPairsAtOnce, place.blocks - from)};
       some(&pairs, 1);
     }
 }
@@ -435,7 +450,7 @@ void Model::give(const Job& job, uint32_t w, uint32_t step) {
   uint32_t last_lane = s.lanes;
   share_out(m, 2 * step + 1, job.rows, s.lanes == 1, w, [&](const Piece& piece) {
     const uint32_t lane = piece.run->lane;
-    multiply({m.type, m.in, &input[row(lane, 0, job, m.in)], m.in, job.rows, out + row(lane, 0, job, s.dim), s.dim,
+    multiply({m.type(), m.in, &input[row(lane, 0, job, m.in)], m.in, job.rows, out + row(lane, 0, job, s.dim), s.dim,
               s.dim, nullptr, lane == last_lane, {}},
              piece.places, scratch[team.first(w)]);
     last_lane = lane;

@@ -63,7 +63,7 @@ class Model {
  public:
   explicit Model(const kog_shape& shape);
 
-  float pack(const Packed& m, uint32_t type, const void* first, const void* second);
+  float pack(uint32_t layer, uint32_t matrix, const kog_tensor* tensors);
   // All matrices as a model of the same shape has packed them: a stream each thread, copied by whom it belongs to.
   void fill(const void* const* packed);
   const Stream& stream(uint32_t t) const { return *weights[t]; }
@@ -72,7 +72,7 @@ class Model {
   Summary summary(const Job& job) const;
 
   kog_shape s;
-  const uint32_t group, lane_heads, lane_kv, q_width, qkv_width, ffn, value_width;
+  const uint32_t group, lane_heads, lane_kv, q_width, kv_width, qkv_width, ffn, value_width;
   const size_t cache_size;
   const Kernels* k;
   std::vector<Layer> layers;
@@ -128,6 +128,7 @@ class Model {
   // t's share of n units
   uint32_t share(uint32_t n, uint32_t t) const { return uint32_t(uint64_t(n) * t / s.threads); }
 
+  bool any_integers = false;  // among the types of weights
   const bool by_lane;    // a thread owns whole lanes: it waits for others only where their outputs land
   const bool owns_heads; // whoever multiplies the rows of a k or v head has all of that head's rows
   const std::vector<double> frequencies;
@@ -171,7 +172,7 @@ void Model::share_out(const Packed& m, uint32_t of_pass, uint32_t rows, bool dea
   if (!dealt || rows > kFewRows || end - first == s.threads)
     return team.each(w, [&](uint32_t t) { some(t, {0, m.units(t)}); });
   const uint32_t number = phase + of_pass;
-  const size_t bytes = m.grain * m.unit();
+  const size_t bytes = m.grain * m.unit(m.sections[0].type);
   const uint32_t least = uint32_t(std::clamp((kTogether + bytes / 2) / bytes, size_t(1), size_t(4)));
   for (uint32_t i = 0; i < s.threads; i++) {
     const uint32_t t = (first + i) % s.threads, units = m.units(t);

@@ -38,10 +38,8 @@ int kog_choose(kog_model* model, const char* program) {
   return 1;
 }
 
-float kog_pack(kog_model* model, uint32_t layer, uint32_t matrix, uint32_t type, const void* first,
-               const void* second) {
-  const kog::Packed& to = matrix == KOG_HEAD ? model->head : model->layers[layer].matrices[matrix];
-  return model->pack(to, type, first, second);
+float kog_pack(kog_model* model, uint32_t layer, uint32_t matrix, const kog_tensor* tensors) {
+  return model->pack(layer, matrix, tensors);
 }
 
 uint64_t kog_stream_bytes(const kog_model* model, uint32_t thread) { return model->stream(thread).used(); }

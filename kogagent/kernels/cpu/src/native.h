@@ -18,9 +18,11 @@
 extern "C" {
 #endif
 
-// Weights. Only once packed: I8 with a scale for 32 weights of a row, or for a row; I4 with a scale and a least value
-// for 32. Only before: from KOG_OF_BLOCKS on GGML's blocks, that and GGML's number of their type.
-enum { KOG_F32 = 0, KOG_F16 = 1, KOG_BF16 = 2, KOG_I8 = 3, KOG_I8_ROW = 4, KOG_I4 = 5, KOG_OF_BLOCKS = 16 };
+// Weights. Only once packed: I8 with a scale for 32 weights of a row, or for a row; I4 and I5 with a scale and a least
+// value for 32; K4, K5 and K6 with what GGML's blocks of 256 share. I5 and K hold such blocks and are made of nothing
+// else. Only before: from KOG_OF_BLOCKS on GGML's blocks, that and GGML's number of their type.
+enum { KOG_F32 = 0, KOG_F16 = 1, KOG_BF16 = 2, KOG_I8 = 3, KOG_I8_ROW = 4, KOG_I4 = 5, KOG_I5 = 6, KOG_K4 = 7,
+       KOG_K5 = 8, KOG_K6 = 9, KOG_OF_BLOCKS = 16 };
 enum { KOG_HEAD_REPLICATE = 0, KOG_HEAD_SPLIT = 1, KOG_HEAD_SUM = 2 };  // ModelSpec.head
 enum { KOG_QKV = 0, KOG_OUT = 1, KOG_GATE_UP = 2, KOG_DOWN = 3, KOG_HEAD = 4 };  // matrices; the last is of no layer
 enum { KOG_NONE = 0, KOG_LAST = 1, KOG_ALL = 2 };                       // which rows' logits
@@ -28,12 +30,12 @@ enum { KOG_NONE = 0, KOG_LAST = 1, KOG_ALL = 2 };                       // which
 typedef struct {
   uint32_t vocab, dim, layers, lanes, heads, kv_heads, head_dim, ffn;
   uint32_t head;            // KOG_HEAD_*
-  uint32_t weights;         // the type of the layers' once packed
-  uint32_t head_weights;    // of the head's
   uint32_t cache;           // KOG_F32 or KOG_F16: the type of keys and values
   uint32_t threads;         // the caller's own included
   uint32_t slots;           // module outputs that are kept at a time
   float norm_eps;
+  const uint32_t* types;      // [6N+1] once packed: a layer's q, k, v, out, gate and up, down; the head. q, k and v are of
+                              // several types only where k and v begin at multiples of 16 rows of a lane
   const double* frequencies;  // [h/2] radians a position
   const uint32_t* windows;    // [N], 0 is full attention
   const uint32_t* step_slot;  // [2N] where module k leaves its output
@@ -124,12 +126,16 @@ KOG_API const char* kog_program(const kog_model* model);
 // 0 when this processor cannot run that program.
 KOG_API int kog_choose(kog_model* model, const char* program);
 
-// Matrices [L, out, in] in `type`, which is F32, F16, BF16 or a kind of blocks; gate_up takes two, the others one. The head [V, D]
-// is the table of embeddings as well, unless another is set. Returns, for I8 and I4, the largest difference between
-// a weight and its packed value, relative to the largest weight of its row; else 0, or infinity where a weight lies
-// beyond the packed type's range.
-KOG_API float kog_pack(kog_model* model, uint32_t layer, uint32_t matrix, uint32_t type, const void* first,
-                       const void* second);
+typedef struct {  // [L, out, in]
+  uint32_t type;  // F32, F16, BF16 or a kind of blocks
+  const void* data;
+} kog_tensor;
+
+// One matrix: q, k and v; gate and up; of the others one tensor. The head [V, D] is the table of embeddings as well,
+// unless another is set. Returns, for I8 and I4, the largest difference between a weight and its packed value, relative
+// to the largest weight of its row; else 0, or infinity where a weight lies beyond the packed type's range or that is
+// not made of such tensors.
+KOG_API float kog_pack(kog_model* model, uint32_t layer, uint32_t matrix, const kog_tensor* tensors);
 // What all calls of kog_pack have made, for a model of the same shape on the same program: the bytes that each of
 // the `threads` threads reads. kog_fill takes them in place of kog_pack, one address a thread.
 KOG_API uint64_t kog_stream_bytes(const kog_model* model, uint32_t thread);
@@ -137,9 +143,9 @@ KOG_API const void* kog_stream(const kog_model* model, uint32_t thread);
 KOG_API void kog_fill(kog_model* model, const void* const* streams);
 // n floats in F16 or BF16. Returns 0, or infinity where one lies beyond that type's range.
 KOG_API float kog_narrow(uint32_t type, const float* from, uint64_t n, uint16_t* to);
-// GGML's blocks of 32 numbers in F16, rounded once. Returns 0 where that kind is not known here.
+// GGML's blocks in F16, rounded once. Returns 0 where that kind is not known here.
 KOG_API int kog_dequantise(uint32_t kind, const uint8_t* blocks, uint64_t count, uint16_t* to, uint32_t threads);
-// An untied table [V, D] in the packed type (F32 for I8 and I4), read in place: the caller keeps it.
+// An untied table [V, D] in a type that tensors have, read in place: the caller keeps it.
 KOG_API void kog_set_embedding(kog_model* model, uint32_t type, const void* table);
 // FP32, copied. bias [L, (H+2K)/L * h] or NULL; q_norm, k_norm [h] or NULL.
 KOG_API void kog_set_vectors(kog_model* model, uint32_t layer, const float* attn_norm, const float* ffn_norm,
