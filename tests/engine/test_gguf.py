@@ -144,9 +144,10 @@ def blocks(kind: str, rows: int, columns: int, rng: np.random.Generator, spread:
 
 
 def quantised(kind: str, matrix: Floats, rng: np.random.Generator) -> Any:
-    """The matrix in blocks or numbers of this kind; random ones of its size where the package makes none."""
+    """The matrix in blocks or numbers of this kind; random ones of half its size where the package makes none
+    (as large ones, whose neighbours have one sign, make a model that amplifies every rounding)."""
     if kind.endswith("_K"):
-        return blocks(kind, len(matrix), matrix.shape[1], rng, float(matrix.std()))
+        return blocks(kind, len(matrix), matrix.shape[1], rng, float(matrix.std()) / 2)
     return gguf.quantize(matrix, gguf.GGMLQuantizationType[kind])
 
 

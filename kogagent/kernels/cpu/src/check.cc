@@ -13,6 +13,7 @@
 #include "deal.h"
 #include "native.h"
 #include "packed.h"
+#include "rows.h"
 #include "team.h"
 #include "walker.h"
 

@@ -74,6 +74,11 @@ inline simde__m128i kog_emulated_cvtepi32_epi8(simde__m512i whole) {
 }
 #define _mm512_cvtepi32_epi8 kog_emulated_cvtepi32_epi8
 
+inline simde__m512i kog_emulated_cvtepi8_epi32(simde__m128i bytes) {
+  return kog_emulated_lanes<int8_t, simde__m512i>(bytes, [](int8_t x) { return int32_t(x); });
+}
+#define _mm512_cvtepi8_epi32 kog_emulated_cvtepi8_epi32
+
 inline simde__m256i kog_emulated_cvtneps_pbh(simde__m512 floats) {
   return kog_emulated_lanes<float, simde__m256i>(floats, [](float x) { return kog::to_bf16(x); });
 }

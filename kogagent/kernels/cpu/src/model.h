@@ -11,6 +11,7 @@
 #include "kernels.h"
 #include "native.h"
 #include "packed.h"
+#include "rows.h"
 #include "team.h"
 
 namespace kog {
