@@ -306,7 +306,7 @@ async def test_bad_input_names_the_thing_and_the_engine_stays_usable(engine: Eng
         engine.stream("a", stop="")
     with pytest.raises(InputError, match="max_tokens=0"):
         engine.stream("a", max_tokens=0)
-    for grammar, words in (({"type": "frob"}, "frob"), (Regex("(["), "pattern")):
+    for grammar, words in (({"type": "frob"}, "frob"), (Regex("[^\\s\\S]"), "matches nothing")):
         with pytest.raises(SchemaError, match=words):  # once it is read: compiling takes a while
             await engine.stream("a", grammar=grammar).text()
     with pytest.raises(ContextError, match="20000 tokens, the context holds 2048"):
@@ -429,3 +429,26 @@ def test_a_tokenizer_wider_than_its_model_is_refused(tmp_path: Path) -> None:
     (small / "tokenizer.json").write_text(json.dumps(config))
     with pytest.raises(ConfigError, match="the tokenizer has 262 tokens, the model only 261"):
         Engine.load(small, device="cpu")
+
+
+def test_a_grammar_that_cannot_be_is_refused_where_it_is_made() -> None:
+    texts: Any
+    for texts in ([], (), "red", b"red", 3, None, {"red"}, ["red", ""], ["red", 3]):
+        with pytest.raises(InputError, match="choices must be"):
+            Choices(texts)
+    with pytest.raises(SchemaError, match="lone surrogate"):
+        Choices(["red", "\ud800"])
+    for pattern, words in (
+        ("(", "missing '\\)' at position 1"),
+        (r"(a)\1", "back-reference"),
+        ("\ud800", "surrogate"),
+    ):
+        with pytest.raises(SchemaError, match=words) as raised:
+            Regex(pattern)
+        assert raised.value.keyword == "pattern"
+    with pytest.raises(InputError, match="a pattern is a text, not 3"):
+        Regex(3)  # type: ignore[arg-type]
+    for length in (-1, True, 2.5):
+        with pytest.raises(InputError, match="max_length must be"):
+            Regex("a", max_length=length)  # type: ignore[arg-type]
+    assert Choices(("red",)) == Choices(("red",)) and Regex("a+", 3).max_length == 3

@@ -32,17 +32,30 @@ class JsonSchema:
 
 @dataclass(frozen=True, slots=True)
 class Regex:
-    """A grammar: text that an ECMA-262 pattern matches from end to end, at most max_length code points."""
+    """A grammar: text that an ECMA-262 pattern matches from end to end, at most max_length code points.
+
+    Raises SchemaError for a pattern that cannot be read.
+    """
 
     pattern: str
     max_length: int = 4096
 
+    def __post_init__(self) -> None:
+        from kogagent.engine.grammar import check_regex
+
+        check_regex(self.pattern, self.max_length)
+
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """A grammar: exactly one of several texts."""
+    """A grammar: exactly one of several texts. Raises InputError for none."""
 
     texts: Sequence[str]
+
+    def __post_init__(self) -> None:
+        from kogagent.engine.grammar import check_choices
+
+        check_choices(self.texts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ import types
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Annotated, Any, get_args, get_origin
 
 import docstring_parser
@@ -26,6 +27,7 @@ from pydantic_core import SchemaError as CoreError
 from pydantic_core import core_schema, from_json, to_jsonable_python
 
 from kogagent.errors import SchemaError
+from kogagent.tools.digits import pattern
 from kogagent.tools.subset import subset
 from kogagent.types import JSONValue, RunContext
 
@@ -399,18 +401,52 @@ def _adapter(
 
 
 class _Schemas(GenerateJsonSchema):
-    """pydantic's schemas, without the two that let through texts which it would then refuse to read."""
+    """pydantic's schemas, narrowed to what it then reads where they let more through."""
 
     def complex_schema(self, schema: core_schema.ComplexSchema) -> JsonSchemaValue:
         return self.handle_invalid_for_json_schema(schema, "a complex number")
 
     def dict_schema(self, schema: core_schema.DictSchema) -> JsonSchemaValue:
-        """With what keys must look like also where they are read as numbers."""
+        """Where the keys are a few texts, properties; else with what keys must look like also where they are
+        read as numbers."""
         made = super().dict_schema(schema)
-        keys = self.generate_inner(schema["keys_schema"]) if "keys_schema" in schema else {}
-        if keys and keys.get("type") != "string":
+        if "keys_schema" not in schema:
+            return made
+        keys = self.resolve_ref_schema(self.generate_inner(schema["keys_schema"]))
+        names = keys["enum"] if "enum" in keys else [keys["const"]] if "const" in keys else []
+        if schema["keys_schema"].get("sub_type") == "int":  # an IntEnum's are read from their digits
+            names = [str(int(name)) for name in names]
+        if names and all(isinstance(name, str) for name in names):
+            values = made.get("additionalProperties", True)
+            for key in ("propertyNames", "patternProperties"):
+                made.pop(key, None)
+            made["properties"] = {name: {} if values is True else values for name in names}
+            made["additionalProperties"] = False
+        elif keys and keys.get("type") != "string":
             made["propertyNames"] = keys
         return made
+
+    def url_schema(self, schema: core_schema.UrlSchema) -> JsonSchemaValue:
+        made = super().url_schema(schema)
+        schemes = schema.get("allowed_schemes") or ["any"]
+        if not {"http", "https"}.issuperset(schemes):
+            return made
+        made["format"] = "http-url"
+        return made if len(schemes) > 1 else {**made, "pattern": f"^{schemes[0]}:"}
+
+    def decimal_schema(self, schema: core_schema.DecimalSchema) -> JsonSchemaValue:
+        """A number where it is bounded, exact to 15 digits; else text of digits, exact to every digit."""
+        number: JsonSchemaValue = super().decimal_schema(schema)["anyOf"][0]
+        digits, places = schema.get("max_digits"), schema.get("decimal_places")
+        if len(number) == 1:
+            return {"type": "string", "pattern": pattern(digits, places)}
+        if places is not None and places <= 15:
+            number.setdefault("multipleOf", float(Decimal(1).scaleb(-places)) if places else 1)
+            if digits is not None and places < digits <= 15:
+                most = float(Decimal(10) ** (digits - places) - Decimal(1).scaleb(-places))
+                number["maximum"] = min(number.get("maximum", most), most)
+                number["minimum"] = max(number.get("minimum", -most), -most)
+        return number
 
 
 def _raw_schema(adapter: TypeAdapter[Any], tool: str, place: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from kogagent.errors import SchemaError
 
-_FORMATS = ("date", "time", "date-time", "uuid", "email", "uri", "ipv4", "ipv6")
+_FORMATS = ("date", "time", "date-time", "uuid", "email", "uri", "http-url", "ipv4", "ipv6")
 # ISO 8601 days and times of bounded size: years and months have no fixed length, and a timedelta is bounded.
 _TIMES = r"T(?:\d{1,6}H(?:\d{1,6}M)?(?:\d{1,6}S)?|\d{1,6}M(?:\d{1,6}S)?|\d{1,6}(?:\.\d{1,6})?S)"
 DURATION = rf"^P(?:\d{{1,6}}D(?:{_TIMES})?|{_TIMES})$"
@@ -142,8 +142,6 @@ def _node(node: Any, path: str, tool: str, place: str) -> Any:
         node = _bytes(node, path, tool, place)
     elif node.get("format") not in (None, *_FORMATS):
         del node["format"]  # "path", "binary", "password": any text
-    if "anyOf" in node:
-        node = _decimal(node)
     if node.get("type") == "object" and "properties" in node:
         node.setdefault("additionalProperties", False)
     if "prefixItems" in node:
@@ -205,19 +203,3 @@ def _bytes(node: dict[str, Any], path: str, tool: str, place: str) -> dict[str, 
     del node["format"]
     pattern = base64url(bounds.get("minLength", 0), bounds.get("maxLength"))
     return {**node, "pattern": pattern, "contentEncoding": "base64url"}
-
-
-def _decimal(node: dict[str, Any]) -> dict[str, Any]:
-    """pydantic offers a number or any text for a Decimal; text that is no number would be refused when read.
-
-    Left: a number where it is bounded, exact to 15 digits; else text of digits, exact to every digit.
-    """
-    branches = node["anyOf"]
-    if len(branches) != 2 or branches[0].get("type") != "number" or branches[1].get("type") != "string":
-        return node
-    if set(branches[1]) - {"type", "pattern"}:
-        return node
-    rest = {key: value for key, value in node.items() if key != "anyOf"}
-    if len(branches[0]) > 1:
-        return {**branches[0], **rest}
-    return {"type": "string", "pattern": r"^-?[0-9]{1,30}(\.[0-9]{1,30})?$", **rest}

@@ -11,8 +11,9 @@ import typing
 import uuid
 from typing import Annotated, Any, Generic, Literal, NamedTuple, Optional, TypeVar
 
-from pydantic import BaseModel, Field
+from pydantic import AnyHttpUrl, BaseModel, Field, HttpUrl, UrlConstraints
 
+from kogagent.tools.digits import pattern
 from kogagent.tools.subset import DURATION, base64url
 
 
@@ -140,6 +141,114 @@ KINDS: list[tuple[Any, Any, str, Any]] = [
         {"type": "number", "minimum": 1},
         "1.5",
         decimal.Decimal("1.5"),
+    ),
+    *(
+        (
+            Annotated[decimal.Decimal, Field(max_digits=digits, decimal_places=places)],
+            {"type": "string", "pattern": pattern(digits, places)},
+            f'"{text}"',
+            decimal.Decimal(text),
+        )
+        for digits, places, text in (
+            (5, 2, "-120.30"),
+            (3, None, "1.25"),
+            (1, None, "7"),
+            (40, None, "0.5"),
+            (None, 2, "1234567.5"),
+            (None, 0, "12"),
+            (4, 0, "1200"),
+            (3, 2, "9.99"),
+            (2, 2, "0.25"),
+            (2, 4, "-0.1"),
+            (50, 20, "1.5"),
+        )
+    ),
+    (
+        Annotated[decimal.Decimal, Field(ge=0, max_digits=5, decimal_places=2)],
+        {"type": "number", "minimum": 0, "maximum": 999.99, "multipleOf": 0.01},
+        "12.5",
+        decimal.Decimal("12.5"),
+    ),
+    (
+        Annotated[decimal.Decimal, Field(lt=100, decimal_places=1)],
+        {"type": "number", "exclusiveMaximum": 100, "multipleOf": 0.1},
+        "99.9",
+        decimal.Decimal("99.9"),
+    ),
+    (
+        Annotated[decimal.Decimal, Field(gt=-5, max_digits=3, decimal_places=0)],
+        {"type": "number", "exclusiveMinimum": -5, "minimum": -999, "maximum": 999, "multipleOf": 1},
+        "12",
+        decimal.Decimal(12),
+    ),
+    (
+        decimal.Decimal | None,
+        {"anyOf": [{"type": "string", "pattern": pattern()}, {"type": "null"}]},
+        "null",
+        None,
+    ),
+    (
+        HttpUrl,
+        {"type": "string", "format": "http-url", "minLength": 1, "maxLength": 2083},
+        '"https://ada:x@Example.com:65535/a%20b/?q=1/#f"',
+        HttpUrl("https://ada:x@example.com:65535/a%20b/?q=1/#f"),
+    ),
+    (
+        AnyHttpUrl,
+        {"type": "string", "format": "http-url", "minLength": 1},
+        '"http://[2001:db8::1]:8000"',
+        AnyHttpUrl("http://[2001:db8::1]:8000"),
+    ),
+    (
+        Annotated[HttpUrl, UrlConstraints(allowed_schemes=["https"])],
+        {"type": "string", "pattern": "^https:", "format": "http-url", "minLength": 1, "maxLength": 2083},
+        '"https://127.0.0.1"',
+        HttpUrl("https://127.0.0.1"),
+    ),
+    (
+        dict[Colour, int],
+        {
+            "type": "object",
+            "properties": {"r": {"type": "integer"}, "b": {"type": "integer"}},
+            "additionalProperties": False,
+        },
+        '{"b": 1}',
+        {Colour.BLUE: 1},
+    ),
+    (
+        Annotated[dict[Level, Any], Field(min_length=1)],
+        {
+            "type": "object",
+            "properties": {"1": {}, "2": {}},
+            "additionalProperties": False,
+            "minProperties": 1,
+        },
+        '{"1": "x", "2": []}',
+        {Level.LOW: "x", Level.HIGH: []},
+    ),
+    (
+        dict[Literal["only"], list[dict[Literal["c", "f"], bool]]] | None,
+        {
+            "anyOf": [
+                {
+                    "type": "object",
+                    "properties": {
+                        "only": {
+                            "type": "array",
+                            "items": {
+                                "type": "object",
+                                "properties": {"c": {"type": "boolean"}, "f": {"type": "boolean"}},
+                                "additionalProperties": False,
+                            },
+                        }
+                    },
+                    "additionalProperties": False,
+                },
+                {"type": "null"},
+            ]
+        },
+        '{"only": [{"f": true}]}',
+        {"only": [{"f": True}]},
     ),
     (
         bytes,

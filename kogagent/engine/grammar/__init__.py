@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kogagent.engine.grammar.compile import (
+        check_choices,
+        check_regex,
         compile_choices,
         compile_ebnf,
         compile_regex,
@@ -23,7 +25,8 @@ if TYPE_CHECKING:
 
 # Nothing is imported before it is asked for: who walks through a grammar need not wait for what compiles one.
 _NAMES_OF = {
-    "compile": "compile_choices compile_ebnf compile_regex compile_schema compile_turn",
+    "compile": "check_choices check_regex compile_choices compile_ebnf compile_regex compile_schema "
+    "compile_turn",
     "fallback": "FallbackGrammar FallbackMatcher",
     "kinds": "ArgumentKinds",
     "matcher": "Grammar Matcher",
@@ -38,6 +41,8 @@ __all__ = [
     "FallbackMatcher",
     "Grammar",
     "Matcher",
+    "check_choices",
+    "check_regex",
     "compile_choices",
     "compile_ebnf",
     "compile_regex",

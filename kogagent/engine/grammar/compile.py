@@ -22,7 +22,7 @@ from kogagent.engine.grammar.library import library
 from kogagent.engine.grammar.matcher import Grammar
 from kogagent.engine.grammar.procedures import Procedures, check_depth
 from kogagent.engine.grammar.references import REFERENCES
-from kogagent.engine.grammar.regex import PatternError, compile_pattern
+from kogagent.engine.grammar.regex import PatternError, compile_pattern, read_pattern
 from kogagent.engine.grammar.schema import Schemas
 from kogagent.engine.grammar.shapes import Bounds, check_json, error
 from kogagent.engine.grammar.trie import TokenTrie, trie_of
@@ -235,14 +235,13 @@ def compile_regex(pattern: str, vocabulary: Vocabulary, *, max_length: int = 409
 
     max_length: in code points. Raises SchemaError for a pattern outside the subset.
     """
-    if isinstance(max_length, bool) or not isinstance(max_length, int) or not 0 <= max_length < 2**31:
-        raise InputError(f"max_length must be an integer of at least 0, not {max_length!r}")
+    check_regex(pattern, max_length)
 
     def build(trie: TokenTrie, notes: dict[str, None]) -> Automaton:
         try:
             dfa = compile_pattern(pattern, whole=True)
         except PatternError as problem:
-            raise error(f"bad or unsupported pattern {pattern!r}: {problem}", "", "", "pattern") from None
+            raise _bad_pattern(pattern, problem) from None
         if dfa is None or dfa.shortest[0] > max_length:
             what = "nothing" if dfa is None else f"no text of at most {max_length} code points"
             raise error(f"the pattern {pattern!r} matches {what}", "", "", "pattern")
@@ -257,11 +256,34 @@ def compile_regex(pattern: str, vocabulary: Vocabulary, *, max_length: int = 409
     return _cached({"regex": pattern, "max_length": max_length}, vocabulary, build)
 
 
+def check_regex(pattern: str, max_length: int = 4096) -> None:
+    """Raise what `compile_regex` raises for a pattern that cannot be read, without compiling it."""
+    if isinstance(max_length, bool) or not isinstance(max_length, int) or not 0 <= max_length < 2**31:
+        raise InputError(f"max_length must be an integer of at least 0, not {max_length!r}")
+    if not isinstance(pattern, str):
+        raise InputError(f"a pattern is a text, not {pattern!r}")
+    try:
+        read_pattern(pattern)
+    except PatternError as problem:
+        raise _bad_pattern(pattern, problem) from None
+
+
+def _bad_pattern(pattern: str, problem: PatternError) -> SchemaError:
+    return error(f"bad or unsupported pattern {pattern!r}: {problem}", "", "", "pattern")
+
+
+def check_choices(texts: Sequence[str]) -> None:
+    """Raise InputError for what is no list of texts, SchemaError for a text that cannot be encoded."""
+    if isinstance(texts, str | bytes) or not isinstance(texts, Sequence):
+        raise InputError(f"choices must be a list of texts, not {texts!r}")
+    if not texts or not all(isinstance(text, str) and text for text in texts):
+        raise InputError(f"choices must be at least one non-empty text, not {texts!r}")
+    check_json(list(texts), "", "", "")
+
+
 def compile_choices(texts: Sequence[str], vocabulary: Vocabulary) -> Grammar:
     """Exactly one of several texts, then an end id."""
-    if isinstance(texts, str) or not texts or not all(isinstance(text, str) and text for text in texts):
-        raise InputError("choices must be at least one non-empty text")
-    check_json(list(texts), "", "", "")
+    check_choices(texts)
 
     def build(trie: TokenTrie, notes: dict[str, None]) -> Automaton:
         builder = Builder(library(Bounds().digits, trie.unspellable).builder)

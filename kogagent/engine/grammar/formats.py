@@ -38,10 +38,13 @@ _LABEL = (
 _ATEXT = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
 _PCHAR = r"(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})"
 _SEGMENTS = rf"(?:/{_PCHAR}*)*"
-_AUTHORITY = (
-    r"(?:(?:[A-Za-z0-9._~!$&'()*+,;=:-]|%[0-9A-Fa-f]{2})*@)?"
-    rf"(?:\[(?:{_IPV6})\]|(?:[A-Za-z0-9._~!$&'()*+,;=-]|%[0-9A-Fa-f]{{2}})*)(?::\d*)?"
-)
+_REST = rf"(?:\?(?:{_PCHAR}|[/?])*)?(?:#(?:{_PCHAR}|[/?])*)?"
+_USER = r"(?:(?:[A-Za-z0-9._~!$&'()*+,;=:-]|%[0-9A-Fa-f]{2})*@)?"
+_AUTHORITY = rf"{_USER}(?:\[(?:{_IPV6})\]|(?:[A-Za-z0-9._~!$&'()*+,;=-]|%[0-9A-Fa-f]{{2}})*)(?::\d*)?"
+# What every URL parser takes at the host's place: names in ASCII, whose last label begins with a letter (else
+# it is read as an IPv4 address), and addresses.
+_HOST = rf"(?:(?:{_LABEL}\.)*[A-Za-z](?:-?[A-Za-z0-9])*|{_IPV4}|\[(?:{_IPV6})\])"
+_PORT = r"(?:6553[0-5]|655[0-2]\d|65[0-4]\d\d|6[0-4]\d{3}|[1-5]\d{4}|\d{1,4})"
 _DATE_PART = r"(?:\d+Y(?:\d+M(?:\d+D)?)?|\d+M(?:\d+D)?|\d+D)"
 _TIME_PART = r"T(?:\d+H(?:\d+M(?:\d+S)?)?|\d+M(?:\d+S)?|\d+S)"
 
@@ -55,7 +58,8 @@ FORMATS: dict[str, str] = {
     "ipv4": _IPV4,
     "ipv6": _IPV6,
     "uri": rf"[A-Za-z][A-Za-z0-9+.-]*:(?://{_AUTHORITY}{_SEGMENTS}|/(?:{_PCHAR}+{_SEGMENTS})?|{_PCHAR}+{_SEGMENTS}|)"
-    rf"(?:\?(?:{_PCHAR}|[/?])*)?(?:#(?:{_PCHAR}|[/?])*)?",
+    rf"{_REST}",
+    "http-url": rf"https?://{_USER}{_HOST}(?::{_PORT})?{_SEGMENTS}{_REST}",
     "uuid": r"[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}",
     "json-pointer": r"(?:/(?:[^~/]|~[01])*)*",
     "byte": r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?",

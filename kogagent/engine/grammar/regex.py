@@ -354,19 +354,24 @@ class _Parser:
         return ((ord(char), ord(char)),)
 
 
-@lru_cache(maxsize=512)
-def compile_pattern(pattern: str, *, whole: bool = False) -> Dfa | None:
-    """The texts in which `pattern` occurs, or with whole=True those it matches from end to end.
-
-    None for a pattern that matches nothing. Raises PatternError.
-    """
+def read_pattern(pattern: str) -> tuple[_Nfa, int, int]:
+    """A pattern's automaton, its first and its last state. Raises PatternError; takes a few milliseconds."""
     try:
         pattern.encode()
     except UnicodeEncodeError:
         raise PatternError("it holds a lone surrogate") from None
     parser = _Parser(pattern)
     begin, end = parser.parse()
-    nfa = parser.nfa
+    return parser.nfa, begin, end
+
+
+@lru_cache(maxsize=512)
+def compile_pattern(pattern: str, *, whole: bool = False) -> Dfa | None:
+    """The texts in which `pattern` occurs, or with whole=True those it matches from end to end.
+
+    None for a pattern that matches nothing. Raises PatternError.
+    """
+    nfa, begin, end = read_pattern(pattern)
     if not whole:
         # before: anything, then the pattern; after: anything. `^` holds only before the first code point.
         before, start = nfa.state(), nfa.state()
