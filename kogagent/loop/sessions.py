@@ -271,11 +271,12 @@ class _Rows:
     def _changed_by(self, result: ToolResult) -> list[_Told]:
         """What is to be written besides the message of a result."""
         told = []
-        if result.status == "deferred":
+        waited, waits = result.call_id in self.awaiting, result.status == "deferred"
+        if waits and not waited:
             self.awaiting = [*self.awaiting, result.call_id]
-            told.append(self.saying_waiting())
-        elif result.call_id in self.awaiting:
+        elif waited and not waits:
             self.awaiting = [one for one in self.awaiting if one != result.call_id]
+        if waits or waited:
             self.begun = [one for one in self.begun if one != result.call_id]
             told.append(self.saying_waiting())
         if result.call_id in self._kept:

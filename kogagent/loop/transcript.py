@@ -244,7 +244,7 @@ class Transcript:
             if len(opened) == 1:
                 return {}
             return {id: call for id, call in opened.items() if id != result.call_id}
-        if result.call_id in self.deferred and result.status != "deferred":
+        if result.call_id in self.deferred:
             return opened
         raise InputError(
             f"message {len(self)} is the result of call {result.call_id!r}, "
@@ -299,7 +299,8 @@ class Transcript:
                 summary, kept = f"{summary}\n\n{kept[0].text}", kept[1:]
             self._view = [*view[: self._head], UserMessage(summary), *kept]
         elif isinstance(message, ToolMessage) and message.result.call_id in self.deferred:
-            del self.deferred[message.result.call_id]
+            if message.result.status != "deferred":  # else it waits again: it was begun, and takes longer
+                del self.deferred[message.result.call_id]
             view = self._record[:-1] if shared else list(self._view)
             at = max(
                 i

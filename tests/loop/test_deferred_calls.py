@@ -333,3 +333,34 @@ async def test_a_file_that_does_not_list_what_waits_does_so_when_it_is_opened(tm
         assert store.sessions()[0].awaiting == ()
         store.open("ada")
         assert store.sessions()[0].awaiting == ("call_1",)
+
+
+async def test_an_approved_call_may_say_that_it_takes_longer(tmp_path: Path) -> None:
+    tickets = iter(("ticket 17", "ticket 18"))
+
+    @tool(needs_approval=True)
+    async def order(item: str) -> str:
+        """Order."""
+        raise Deferred(next(tickets)) if item == "lamp" else ValueError("sold out")
+
+    calls = [call("order", item="lamp"), call("order", item="sofa"), call("order", item="bed")]
+    with SessionStore(tmp_path / "sessions.sqlite") as store:
+        model = ScriptedModel(calls, "done")
+        agent = Agent(model, [order], approve="defer")
+        await agent.run("go", history=store.open("ada"))
+        for ticket in ("ticket 17", "ticket 18"):
+            answers: dict[str, Answer] = {"call_1": Approved()}
+            if ticket == "ticket 17":
+                answers["call_2"] = Approved()
+            again = await agent.run(history=store.open("ada"), answers=answers)
+            assert again.reason == "deferred" and [one.id for one in again.pending] == ["call_1", "call_3"]
+            assert store.sessions()[0].awaiting == ("call_1", "call_3")
+            transcript = store.open("ada")
+            shown = [m.result for m in transcript.view if isinstance(m, ToolMessage)]
+            assert [one.status for one in shown] == ["deferred", "failed", "deferred"]
+            assert shown[0].text == ticket and transcript.awaiting == again.pending
+        answers = {"call_1": Supplied("it came"), "call_3": Denied()}
+        done = await agent.run(history=store.open("ada"), answers=answers)
+        assert done.output == "done" and store.sessions()[0].awaiting == ()
+        told = [m.result.text for m in model.requests[1].messages if isinstance(m, ToolMessage)]
+        assert told[0] == "it came" and "sold out" in told[1]
