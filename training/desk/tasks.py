@@ -138,7 +138,7 @@ class _Talk:
         todo = [[list(stage) for stage in c.stages] for c in chains]
         # all that can go together, one after the other, or some first: which are left must be seen each time
         how = rng.choices(("all", "one", "some"), (45, 30, 25))[0]
-        slips = rng.choice([1, 1, 1, 2]) if rng.random() < SLIPS else 0
+        slips = rng.choice([1, 1, 2, 3]) if rng.random() < SLIPS else 0
         while waiting := [i for i, stages in enumerate(todo) if stages]:
             if how == "one":
                 waiting = waiting[:1]
@@ -161,7 +161,7 @@ class _Talk:
         return [value for c, r in zip(chains, results, strict=True) for value in c.quoted(r)]
 
     def _turn(self, rng: random.Random, new: dict[str, tuple[Chain, Call]], slips: int) -> int:
-        """Calls and their results, perhaps behind a slip or two; how many slips."""
+        """Calls and their results, perhaps behind a slip or some; how many slips."""
         world, split = self.desk.world, self.desk.smith.split
         calls = [call for _, call in new.values()]
         said = plan(rng, " and ".join(dict.fromkeys(_step_words(world, c, rng) for c in calls)), split, 0.6)

@@ -132,6 +132,8 @@ def make_world(rng: random.Random, kinds: Kinds) -> World:
     if rng.random() < 0.4:
         _files_about_rows(rng, world)
     _idle_files(rng, world)
+    for lines in world.files.values():
+        _as_people_write(rng, kinds, lines)
     columns = {c for t in world.tables for c in t.of_kind("int", "real") if c in MEASURES}
     world.measures = {c: rng.choice(MEASURES[c].split()) for c in sorted(columns) if rng.random() < 0.7}
     for role, options in ROLE_NAMES.items():
@@ -222,6 +224,17 @@ def _idle_files(rng: random.Random, world: World) -> None:
         topic = kinds.pools.noun(rng).split()[0].lower()
         sentences = [kinds.pools.value(rng, "sentence") for _ in range(rng.randint(2, 4))]
         world.files.setdefault(f"{topic}.txt", sentences)
+
+
+def _as_people_write(rng: random.Random, kinds: Kinds, lines: list[str]) -> None:
+    """Behind its title, a file may say things that nobody asks for, and several things on one line."""
+    if rng.random() < 0.3:
+        for _ in range(rng.randint(1, 5)):
+            lines.insert(rng.randint(1, len(lines)), rng.choice(kinds.pools.sentences))
+    if rng.random() < 0.4:
+        for i in range(len(lines) - 1, 1, -1):
+            if lines[i - 1].endswith(".") and rng.random() < 0.4:
+                lines[i - 1] += f" {lines.pop(i)}"
 
 
 def _files_of_one_place(rng: random.Random, world: World) -> None:
