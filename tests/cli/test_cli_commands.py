@@ -18,7 +18,6 @@ from typer.testing import CliRunner, Result
 from kogagent.cli import loading
 from kogagent.cli.app import app
 from kogagent.errors import ConfigError, ContextError, DeviceError, InputError, ModelError
-from kogagent.local import names
 from kogagent.loop.protocols import Model
 from kogagent.testing.models import ScriptedModel, ScriptedTurn, call
 from kogagent.testing.tiny import write_tiny_model
@@ -303,26 +302,20 @@ def test_doctor_knows_the_packages_of_every_extra_for_users() -> None:
     assert set(_EXTRAS) == {package for package, _ in wanted}
 
 
-def test_the_demo_runs_on_the_packages_own_model_where_the_other_is_not_installed(
+def test_the_demo_runs_on_the_packages_own_model_unless_another_is_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    lacks = {"laneformer-nano": None, "smollm2-135m": "needs: pip install this"}
-    monkeypatch.setattr(names, "known_models", lambda: lacks)
-    engine, asked = _Loaded(ScriptedModel(*_TURNS)), list[str]()
+    asked = list[str]()
 
     def load(model: str, *_: Any, **__: Any) -> _Loaded:
         asked.append(model)
-        return engine
+        return _Loaded(ScriptedModel(*_TURNS))
 
     monkeypatch.setattr(loading, "load_engine", load)
-    result = _run("demo", "--json")
-    assert result.exit_code == 0, result.output
-    assert asked == ["laneformer-nano"]
-    assert "'smollm2-135m', which needs: pip install this" in result.stderr
-    assert _events(result)[0]["model"].startswith("laneformer-nano")
-    lacks["smollm2-135m"] = None
-    engine.played = ScriptedModel(*_TURNS)
-    assert _run("demo").stderr == "" and asked[1] == "smollm2-135m"
+    for arguments in ((), ("--model", "another")):
+        result = _run("demo", *arguments)
+        assert (result.exit_code, result.stderr) == (0, ""), result.output
+    assert asked == ["laneformer-nano", "another"]
 
 
 @pytest.mark.parametrize("question", ["", " "])

@@ -10,6 +10,7 @@ from benchmarks.demo_success import SETS, Question
 from kogagent.demo import (
     DEFAULT_MODEL,
     DEFAULT_QUESTION,
+    demo_history,
     demo_model,
     museum_agent,
     worked_examples,
@@ -108,7 +109,7 @@ async def test_the_real_model_answers_the_default_question_with_three_calls() ->
 
     with Engine.load(DEFAULT_MODEL, device="cpu") as engine:
         agent = museum_agent(demo_model(engine))
-        result = await agent.run(DEFAULT_QUESTION, history=worked_examples(DEFAULT_QUESTION))
+        result = await agent.run(DEFAULT_QUESTION, history=demo_history(engine, DEFAULT_QUESTION))
     asked = result.messages.index(UserMessage(DEFAULT_QUESTION))
     own = result.messages[asked:]
     calls = [one for message in own if isinstance(message, AssistantMessage) for one in message.calls]

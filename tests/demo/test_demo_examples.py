@@ -26,6 +26,7 @@ def test_the_museum_answers_in_a_program(
     )
     monkeypatch.setattr("kogagent.local.Engine.load", lambda name: contextlib.nullcontext())
     monkeypatch.setattr("kogagent.demo.demo_model", lambda engine: model)
+    monkeypatch.setattr("kogagent.demo.demo_history", lambda engine, question: [])
     monkeypatch.setattr("sys.argv", ["03_museum.py", "Who is the night guard?"])
     runpy.run_path(str(EXAMPLES / "03_museum.py"), run_name="__main__")
     printed = capsys.readouterr().out
