@@ -53,6 +53,7 @@ MIGRATIONS: Final = (
     """,
 )
 _BUSY_MS = 10_000  # another process writes: commits take well under a millisecond
+_PATIENCE_S = 0.005  # a model that speaks sooner shares the transaction with what was before
 Step: TypeAlias = Callable[[sqlite3.Connection], None]
 _Waiter: TypeAlias = tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]
 
@@ -76,7 +77,7 @@ class Database:
         self._lock = threading.RLock()  # held by whoever uses the writing connection
         self._steps: deque[tuple[Writer, Step]] = deque()
         self._failed: dict[Writer, InputError] = {}
-        self._waiting: queue.SimpleQueue[_Waiter | Literal["nobody", "end"]] = queue.SimpleQueue()
+        self._waiting: queue.SimpleQueue[_Waiter | Literal["now", "soon", "end"]] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._closed = self._forked = False
         self._db = self._connect(durable)
@@ -153,11 +154,12 @@ class Database:
             await written
         self._raise(writer)
 
-    def soon(self) -> None:
-        """Have the database's own thread write what was posted; nobody waits for it."""
-        self._wake("nobody")
+    def begin(self, *, patient: bool = False) -> None:
+        """Have the database's own thread write what was posted; nobody waits for it. patient: with what is
+        posted in the next milliseconds, if anything is."""
+        self._wake("soon" if patient else "now")
 
-    def _wake(self, waiter: _Waiter | Literal["nobody"]) -> None:
+    def _wake(self, waiter: _Waiter | Literal["now", "soon"]) -> None:
         with self._lock if self._thread is None else contextlib.nullcontext():
             self._check_open()
             if self._thread is None:
@@ -171,6 +173,8 @@ class Database:
         while going:
             waiting = [self._waiting.get()]
             with contextlib.suppress(queue.Empty):
+                if waiting[0] == "soon":
+                    waiting.append(self._waiting.get(timeout=_PATIENCE_S))
                 while True:
                     waiting.append(self._waiting.get_nowait())
             with self._lock:

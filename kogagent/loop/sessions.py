@@ -202,7 +202,7 @@ class _Rows:
         self._kept.add(result.call_id)
         message = json.dumps(message_to_json(ToolMessage(result)))
         self.post("INSERT INTO results VALUES (?, ?, ?, ?)", (self._session, turn, result.call_id, message))
-        self._db.soon()
+        self._db.begin()
 
     def begin(self, calls: Sequence[str]) -> None:
         self.begun = [*self.begun, *calls]
@@ -233,7 +233,7 @@ class _Rows:
         self._db.flush(self)
 
     def soon(self) -> None:
-        self._db.soon()
+        self._db.begin(patient=True)
 
     async def settled(self) -> None:
         await self._db.settled(self)

@@ -93,7 +93,7 @@ class Journal(Protocol):
         """Everything anew."""
 
     def soon(self) -> None:
-        """Begin to write now what was told. Neither blocks nor waits."""
+        """Write what was told within milliseconds, with what is told meanwhile. Neither blocks nor waits."""
 
     def flush(self) -> None:
         """Block until it is written."""
@@ -217,7 +217,8 @@ class Transcript:
     def keep(self, result: ToolResult) -> None:
         """A call is done while others of its turn still run: its message waits for its place in their order,
         the result is safe from now on. Raises InputError for one that no call waits for."""
-        self._open_after(result)
+        if result.call_id not in self._open:
+            self._open_after(result)
         if self.journal is not None:
             self.journal.keep(self.last_turn, result)
         self._kept[result.call_id] = result
