@@ -9,7 +9,7 @@ memory as the weights take, divided by the bytes one token needs: every weight b
 the keys and values at the middle of the run; on a GPU it is the kernel's own ring without products. What is
 compared takes turns in one interleave, on fresh random prompts; on a CPU that is the torch backend,
 transformers, and, for a .gguf file where `make peers` has built it, llama.cpp with F16 and Q8_0 weights of
-the same file, and with the file's own where those are 4 bits.
+the same file, and with the file's own blocks where those are smaller.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from benchmarks.common import (
 from benchmarks.llama_peer import LlamaPeer, find_python, gguf_as
 from kogagent.engine.backend import Backend, DecodePlan
 from kogagent.engine.backends import open_backend, resolve, unavailable
+from kogagent.engine.backends.native import NativeBackend
 from kogagent.engine.backends.native_weights import exact_types
 from kogagent.engine.sampling import SamplingParams
 from kogagent.engine.weights import Checkpoint, load_checkpoint
 from kogagent.errors import InputError, MissingExtraError
 from kogagent.kernels.cpu import library
-from kogagent.spec import ModelSpec
 
 PREFILL = 512
 """Ids of the measured pre-fill."""
@@ -53,15 +53,15 @@ PREFILL = 512
 MODELS = ("smollm2-135m", "laneformer-nano")
 """Known names; what a CPU is measured with."""
 
-_SIZES = {"fp16": (2.0, 2.0), "bf16": (2.0, 2.0), "int8": (1.0625, 1.0625), "int4": (0.625, 1.0625)}
-"""Bytes a weight with what it shares, in the layers and in the head."""
-
 _REST = 0.05
 """Seconds between runs on a CPU: threads of one peer spin for some milliseconds after their work."""
 
-_DTYPES = {"fp16": "float16", "bf16": "bfloat16", "int8": "int8", "int4": "int4"}
-_LLAMA = {"fp16": "F16", "int8": "Q8_0", "int4": "own"}
-"""What llama.cpp is given: its own blocks of a .gguf file, or a copy in another type."""
+_DTYPES = {"fp16": "float16", "bf16": "bfloat16", "int8": "int8"}
+"""Of weights; what a file's own blocks are called besides is "auto"."""
+
+_OWN = "own"
+_LLAMA = {"fp16": "F16", "bf16": "", "int8": "Q8_0"}
+"""The copy of a .gguf file that llama.cpp is given, none beside BF16; beside own blocks the file itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,10 +169,11 @@ def llama_peers(case: Case, kinds: Sequence[str]) -> dict[str, LlamaPeer]:
         return {}
     room = max(PREFILL, case.context + case.tokens) + 8
     threads = library.usable_cores()
+    copies = {kind: _LLAMA.get(kind, _OWN) for kind in kinds}
     return {
-        kind: LlamaPeer(case.file if kind == "int4" else gguf_as(case.file, _LLAMA[kind]), threads, room)
-        for kind in kinds
-        if kind in _LLAMA
+        kind: LlamaPeer(case.file if copy == _OWN else gguf_as(case.file, copy), threads, room)
+        for kind, copy in copies.items()
+        if copy
     }
 
 
@@ -181,18 +182,21 @@ def cpu(case: Case, rng: np.random.Generator) -> list[Record]:
     pre-fill."""
     spec, ours = case.checkpoint.spec, resolve("cpu")
     has_twin = spec.lanes == 1 and spec.residual == "standard" and not any(spec.windows)
-    kinds = [*_SIZES] if ours == "native" else ["fp16"]
-    if ours == "native" and exact_types(spec, case.checkpoint.weights).name != "int4":
-        kinds.remove("int4")  # 4 bits are for files that have no more
+    kinds = [*_DTYPES] if ours == "native" else ["fp16"]
+    own = exact_types(spec, case.checkpoint.weights)
+    if ours == "native" and own.of_integers and own.name != "int8":
+        kinds.append(own.name)
+    weights: dict[str, int] = {}
     decode: dict[str, Callable[[], float]] = {}
     prefill: dict[str, Callable[[], float]] = {}
     for kind in kinds:
-        backend = open_backend(ours, case.checkpoint, _DTYPES[kind])
-        decode[f"read bandwidth {kind}"] = read_bandwidth_run(_weight_bytes(spec, kind))
+        backend = open_backend(ours, case.checkpoint, _DTYPES.get(kind, "auto"))
+        weights[kind] = _weight_bytes(backend)
+        decode[f"read bandwidth {kind}"] = read_bandwidth_run(weights[kind])
         decode[kind], prefill[kind] = decode_run(backend, case, rng), prefill_run(backend, case, rng)
     peers = llama_peers(case, kinds) if has_twin else {}
     for kind, peer in peers.items():
-        name = f"llama.cpp {_LLAMA[kind]}"
+        name = f"llama.cpp {_LLAMA.get(kind, _OWN)}"
         decode[name] = lambda peer=peer: peer.decode(case.context, case.tokens)  # type: ignore[misc]
         prefill[name] = lambda peer=peer: peer.prefill(PREFILL) * 1e3  # type: ignore[misc]
     if ours != "torch":
@@ -214,7 +218,8 @@ def cpu(case: Case, rng: np.random.Generator) -> list[Record]:
         figure = rates[kind]
         where = f"{case.model}/{kind}"
         decoded = f"{where}/ctx{case.context}"
-        limit, note = _limit(figure, bandwidth[kind], case, kind)
+        number = 4 if kind in ("fp16", "bf16") else 2  # bytes of a key or value, as the backend chooses
+        limit, note = _limit(figure, bandwidth[kind], case, weights[kind], number)
         records.append(
             make_record("decode", decoded, ours, "tok_s", figure, limit=limit, peers=others, note=note)
         )
@@ -226,7 +231,7 @@ def cpu(case: Case, rng: np.random.Generator) -> list[Record]:
 
 def _comparable(peer: str, kind: str) -> bool:
     """llama.cpp with the same kind of weights only; all others hold what they hold."""
-    return not peer.startswith("llama.cpp") or peer == f"llama.cpp {_LLAMA.get(kind)}"
+    return not peer.startswith("llama.cpp") or peer == f"llama.cpp {_LLAMA.get(kind, _OWN)}"
 
 
 def cuda(case: Case, rng: np.random.Generator) -> list[Record]:
@@ -256,20 +261,18 @@ BACKENDS: dict[str, Callable[[Case, np.random.Generator], list[Record]]] = {"cpu
 """What --backend may say, and the function that measures a model on it."""
 
 
-def _weight_bytes(spec: ModelSpec, kind: str) -> int:
+def _weight_bytes(backend: Backend) -> int:
     """Of weights that one token reads."""
-    layers, head = _SIZES[kind]
-    return int(spec.streamed_bytes(layers) + (head - layers) * spec.vocab_size * spec.dim)
+    if isinstance(backend, NativeBackend):
+        return sum(stream.nbytes for stream in backend.packed.streams)
+    return backend.spec.streamed_bytes()
 
 
-def _limit(rates: Figure, bandwidth: Figure, case: Case, kind: str) -> tuple[float, str]:
+def _limit(rates: Figure, bandwidth: Figure, case: Case, weights: int, number: int) -> tuple[float, str]:
     """Tokens a second that the rounds' bandwidth allows, so that the share is the median of the rounds' own:
     each reads right before it decodes, and a virtual machine may read twice as fast a minute later. And what
     the figure is made of."""
-    spec = case.checkpoint.spec
-    weights = _weight_bytes(spec, kind)
-    number = 2 if kind.startswith("int") else 4  # of a key or value, as the backend chooses
-    needed = weights + spec.kv_bytes(case.context + case.tokens // 2, number)
+    needed = weights + case.checkpoint.spec.kv_bytes(case.context + case.tokens // 2, number)
     cached = min(1.0, last_level_cache() / weights)
     shares = [rate * needed / read for rate, read in zip(rates.samples, bandwidth.samples, strict=True)]
     low, middle, high = (n / 1e9 for n in (bandwidth.min, bandwidth.value, bandwidth.max))

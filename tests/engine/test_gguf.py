@@ -344,6 +344,20 @@ def test_the_cpu_program_takes_a_files_blocks_as_they_are(
 
 
 @needs_native
+def test_blocks_give_the_same_bits_on_any_number_of_threads(tmp_path: Path, rng: np.random.Generator) -> None:
+    write_blocks(tmp_path / "m.gguf", rng, "Q4_K", "Q5_0", {"wv": "Q6_K", "w2": "Q5_K", "wo": "Q5_1"})
+    read = load_checkpoint(tmp_path / "m.gguf")
+    ids = [int(i) for i in rng.integers(0, TIED.vocab_size, 40)]
+    found = set()
+    for threads in (1, 1, 2, 3):
+        backend = NativeBackend(read.spec, read.weights, threads=threads)
+        kv = backend.open_kv(64)
+        found.add(b"".join(backend.logits(kv, ids[a:b]).tobytes() for a, b in pairwise((0, 20, 28, 31, 32))))
+        backend.close()
+    assert len(found) == 1
+
+
+@needs_native
 @pytest.mark.parametrize(
     ("kinds", "which", "types"),
     [

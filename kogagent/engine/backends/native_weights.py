@@ -195,7 +195,8 @@ class Loader:
         kinds: tuple[Kind, ...] = ("float32", "float16", "bfloat16")
         kind = next((kind for kind in kinds if kind == self._types.name), tensor.kind)
         if kind == tensor.kind:
-            return HostTensor(kind, np.ascontiguousarray(tensor.data))
+            copied = tensor.blocks is not None  # a file of blocks is not needed once it was read
+            return HostTensor(kind, np.array(tensor.data) if copied else np.ascontiguousarray(tensor.data))
         floats = _floats(tensor)
         if kind == "float32":
             return HostTensor(kind, floats)

@@ -339,7 +339,8 @@ int main() {
   for (uint32_t type = KOG_F32; type <= KOG_I4; type++)
     for (uint32_t threads = 1; threads <= 3; threads++)
       for (uint32_t lanes = 1; lanes <= 2; lanes++) failed |= run(type, threads == 2 ? KOG_F16 : KOG_F32, threads, lanes);
-  const std::vector<uint32_t> files[] = {{12, 12, 14, 12, 12, 12, 14, 14}, {13, 14, 13, 6, 7, 7, 12, 8}, {2, 8, 12, 3, 14, 14, 13, 7}};
+  const std::vector<uint32_t> files[] = {
+      {12, 12, 14, 12, 12, 12, 14, 14}, {13, 14, 13, 6, 7, 7, 12, 8}, {2, 8, 12, 3, 14, 14, 13, 7}};
   for (const std::vector<uint32_t>& kinds : files)
     for (uint32_t threads = 1; threads <= 3; threads++)
       for (uint32_t lanes = 1; lanes <= 2; lanes++) failed |= run(KOG_F16, KOG_F32, threads, lanes, kinds);
