@@ -1,4 +1,5 @@
-"""Triton kernels that make a reading's streams, and their gradients, in one pass each. Know tiles; no module.
+"""Triton kernels that make a reading's streams and gradients, and the gradients of rotation and MLP, in one
+pass each. Know tiles; no module.
 
 What `streams.Operations`, their definition, does with a product and a second kernel, without writing and
 reading the product in between. `maxnreg` leaves room for two or three programs a multiprocessor, of which one
@@ -6,6 +7,8 @@ multiplies while another waits for memory.
 """
 
 import functools
+from collections.abc import Callable
+from typing import Any
 
 import torch
 import triton
@@ -99,6 +102,157 @@ def gradients_kernel(  # type: ignore[no-untyped-def]
         tl.store(dx + to_own + own, sums.to(dx.dtype.element_ty), mask=inside)
         both += sums
     tl.store(ds + to_place + place, both.to(ds.dtype.element_ty), mask=inside)
+
+
+@_kernel
+def mlp_gradients_kernel(  # type: ignore[no-untyped-def]
+    raw, factor, dhidden, draw, dfactor, count, width: tl.constexpr, high: tl.constexpr
+):  # fmt: skip
+    """Gradients of silu(gate * factor) * up * factor; rows are tokens and lanes.
+
+    raw, draw [rows, 2 width]: gate, up.
+    """
+    row = tl.program_id(0).to(tl.int64) * high + tl.arange(0, high)
+    inside = row < count
+    col = tl.arange(0, width)[None, :]
+    at, mask = row[:, None] * (2 * width) + col, inside[:, None]
+    scale = tl.load(factor + row, mask=inside, other=0.0)
+    gate = tl.load(raw + at, mask=mask, other=0.0).to(tl.float32)
+    up = tl.load(raw + at + width, mask=mask, other=0.0).to(tl.float32)
+    dh = tl.load(dhidden + row[:, None] * width + col, mask=mask, other=0.0).to(tl.float32)
+    g = gate * scale[:, None]
+    opened = 1 / (1 + tl.exp(-g))
+    dgate = dh * up * scale[:, None] * opened * (1 + g * (1 - opened))
+    dup = dh * g * opened
+    tl.store(draw + at, (dgate * scale[:, None]).to(draw.dtype.element_ty), mask=mask)
+    tl.store(draw + at + width, (dup * scale[:, None]).to(draw.dtype.element_ty), mask=mask)
+    tl.store(dfactor + row, tl.sum(dgate * gate + dup * up, 1), mask=inside)
+
+
+@triton.jit
+def _untwisted(grad, at, col, c, s, mask):  # type: ignore[no-untyped-def]
+    """The gradient of interleaved pairs before they were turned."""
+    own = tl.load(grad + at + col, mask=mask, other=0.0).to(tl.float32)
+    other = tl.load(grad + at + (col ^ 1), mask=mask, other=0.0).to(tl.float32)
+    return own * c + other * s
+
+
+@_kernel
+def turn_gradients_kernel(  # type: ignore[no-untyped-def]
+    dq, dk, dv, raw, factor, cos, sin, draw, dfactor, count, length, by_row, by_head, by_token,
+    width: tl.constexpr, n_lanes: tl.constexpr, high: tl.constexpr,
+):  # fmt: skip
+    """Gradients of `training.model.turned` for one head a lane; rows are tokens and lanes.
+
+    dq, dk, dv [B, L, T, width] of these strides; raw, draw [rows, 3 width]: q, k, v.
+    """
+    row = tl.program_id(0).to(tl.int64) * high + tl.arange(0, high)
+    inside = row < count
+    mask = inside[:, None]
+    token = row // n_lanes
+    at = (token // length * by_row + row % n_lanes * by_head + token % length * by_token)[:, None]
+    col = tl.arange(0, width)[None, :]
+    angle = token[:, None] * (width // 2) + col // 2
+    c = tl.load(cos + angle, mask=mask, other=0.0)
+    s = tl.load(sin + angle, mask=mask, other=0.0)
+    s = tl.where(col % 2 == 0, s, -s)
+    scale = tl.load(factor + row, mask=inside, other=0.0)
+    to = row[:, None] * (3 * width) + col
+    q = _untwisted(dq, at, col, c, s, mask)
+    k = _untwisted(dk, at, col, c, s, mask)
+    v = tl.load(dv + at + col, mask=mask, other=0.0).to(tl.float32)
+    total = q * tl.load(raw + to, mask=mask, other=0.0).to(tl.float32)
+    total += k * tl.load(raw + to + width, mask=mask, other=0.0).to(tl.float32)
+    total += v * tl.load(raw + to + 2 * width, mask=mask, other=0.0).to(tl.float32)
+    tl.store(draw + to, (q * scale[:, None]).to(draw.dtype.element_ty), mask=mask)
+    tl.store(draw + to + width, (k * scale[:, None]).to(draw.dtype.element_ty), mask=mask)
+    tl.store(draw + to + 2 * width, (v * scale[:, None]).to(draw.dtype.element_ty), mask=mask)
+    tl.store(dfactor + row, tl.sum(total, 1), mask=inside)
+
+
+ROWS = 32
+"""Rows that a program of the element-wise kernels takes."""
+
+
+def mlp_gradients(raw: Tensor, factor: Tensor, dhidden: Tensor) -> tuple[Tensor, Tensor]:
+    """Those of `training.model.mlp_core`'s raw [N, L, 2f] and factor [N, L, 1]."""
+    draw, dfactor = torch.empty_like(raw), torch.empty_like(factor)
+    count = factor.numel()
+    mlp_gradients_kernel[(triton.cdiv(count, ROWS),)](
+        raw, factor, dhidden.contiguous(), draw, dfactor, count,
+        width=raw.shape[-1] // 2, high=ROWS, num_warps=4,
+    )  # fmt: skip
+    return draw, dfactor
+
+
+def turn_gradients(
+    raw: Tensor, factor: Tensor, cos: Tensor, sin: Tensor, dq: Tensor, dk: Tensor, dv: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Those of `training.model.turned`'s raw [N, L, 3h] and factor [N, L, 1]."""
+    if not dq.stride() == dk.stride() == dv.stride() or dq.stride(-1) != 1:
+        dq, dk, dv = dq.contiguous(), dk.contiguous(), dv.contiguous()
+    draw, dfactor = torch.empty_like(raw), torch.empty_like(factor)
+    count = factor.numel()
+    turn_gradients_kernel[(triton.cdiv(count, ROWS),)](
+        dq, dk, dv, raw, factor, cos, sin, draw, dfactor, count, cos.shape[1], *dq.stride()[:3],
+        width=dq.shape[-1], n_lanes=raw.shape[1], high=ROWS, num_warps=4,
+    )  # fmt: skip
+    return draw, dfactor
+
+
+class _Mlp(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, core: Callable[..., Tensor], raw: Tensor, factor: Tensor) -> Tensor:
+        ctx.save_for_backward(raw, factor)
+        return core(raw.detach(), factor.detach())
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
+        return None, *mlp_gradients(*ctx.saved_tensors, *grads)
+
+
+class _Turn(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, core: Callable[..., tuple[Tensor, ...]], raw: Tensor, factor: Tensor, cos: Tensor,
+        sin: Tensor, n_q: int, width: int,
+    ) -> tuple[Tensor, ...]:  # fmt: skip
+        ctx.save_for_backward(raw, factor, cos, sin)
+        return core(raw.detach(), factor.detach(), cos, sin, n_q, width)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
+        return None, *turn_gradients(*ctx.saved_tensors, *grads), None, None, None, None
+
+
+def _takes(width: int) -> bool:
+    return width & (width - 1) == 0
+
+
+def fused_mlp(core: Callable[..., Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
+    """training.model.mlp_core, compiled or not, with its gradients by a kernel where that takes the width."""
+
+    def mlp(raw: Tensor, factor: Tensor) -> Tensor:
+        if not _takes(raw.shape[-1] // 2):
+            return core(raw, factor)
+        out: Tensor = _Mlp.apply(core, raw, factor)  # type: ignore[no-untyped-call]
+        return out
+
+    return mlp
+
+
+def fused_turn(core: Callable[..., tuple[Tensor, ...]]) -> Callable[..., tuple[Tensor, ...]]:
+    """The same of training.model.turned, where every lane has one head."""
+
+    def turn(
+        raw: Tensor, factor: Tensor, cos: Tensor, sin: Tensor, n_q: int, width: int
+    ) -> tuple[Tensor, ...]:
+        if n_q != 1 or raw.shape[-1] != 3 * width or not _takes(width):
+            return core(raw, factor, cos, sin, n_q, width)
+        out: tuple[Tensor, ...] = _Turn.apply(core, raw, factor, cos, sin, n_q, width)  # type: ignore[no-untyped-call]
+        return out
+
+    return turn
 
 
 class FusedOperations(Operations):

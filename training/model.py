@@ -50,11 +50,11 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: Any) -> Tensor:
     return out
 
 
-def attention_core(
-    raw: Tensor, factor: Tensor, mask: Any, cos: Tensor, sin: Tensor, n_q: int, width: int
-) -> Tensor:
-    """What attention mixes, [N, L, n_q h], of the product behind the norm [N, L, (n_q + 2 n_kv) h] and the
-    norm's factor [N, L, 1]. cos, sin [B, T, 1, h/2]."""
+def turned(
+    raw: Tensor, factor: Tensor, cos: Tensor, sin: Tensor, n_q: int, width: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries, keys and values [B, H, T, h], H heads of each, of the product behind the norm
+    [N, L, (n_q + 2 n_kv) h] and the norm's factor [N, L, 1]. cos, sin [B, T, 1, h/2]."""
     batch, length, lanes = *cos.shape[:2], raw.shape[1]
     n_kv = (raw.shape[-1] // width - n_q) // 2
     heads = raw.view(batch, length, lanes, -1, width)
@@ -63,10 +63,15 @@ def attention_core(
     if n_q != n_kv:
         k, v = (t.repeat_interleave(n_q // n_kv, 3) for t in (k, v))
     q, k, v = (t.flatten(2, 3) for t in (q, k, v))
-    turned = (rotate(q, cos, sin), rotate(k, cos, sin), v)
-    q, k, v = (t.to(raw.dtype).contiguous().transpose(1, 2) for t in turned)
-    mixed = attend(q, k, v, mask)
-    return mixed.transpose(1, 2).reshape(batch * length, lanes, -1)
+    parts = (rotate(q, cos, sin), rotate(k, cos, sin), v)
+    q, k, v = (t.to(raw.dtype).contiguous().transpose(1, 2) for t in parts)
+    return q, k, v
+
+
+def mixed(q: Tensor, k: Tensor, v: Tensor, mask: Any, lanes: int) -> Tensor:
+    """What attention mixes, [N, L, n_q h]."""
+    out = attend(q, k, v, mask)
+    return out.transpose(1, 2).reshape(out.shape[0] * out.shape[2], lanes, -1)
 
 
 def mlp_core(raw: Tensor, factor: Tensor) -> Tensor:
@@ -103,7 +108,7 @@ class LaneModel(nn.Module):
     """Weights of a spec, stacked over layers, and their forward pass.
 
     program: "compiled" compiles each kind of step once, to be shared by the layers; "fused" also makes the
-    streams by Triton kernels, on a GPU.
+    streams and the gradients of rotation and MLP by Triton kernels, on a GPU.
     """
 
     def __init__(
@@ -146,12 +151,14 @@ class LaneModel(nn.Module):
         wrap: Callable[[Any], Any] = (
             (lambda f: torch.compile(f, dynamic=False)) if compiled else (lambda f: f)
         )
-        self._attention, self._mlp, self._head_loss = wrap(attention_core), wrap(mlp_core), wrap(head_loss)
+        self._turn, self._mix = wrap(turned), wrap(mixed)
+        self._mlp, self._head_loss = wrap(mlp_core), wrap(head_loss)
         self._operations = Operations(compiled)
         if program == "fused":
-            from training.fused import FusedOperations
+            from training.fused import FusedOperations, fused_mlp, fused_turn
 
             self._operations = FusedOperations(compiled)
+            self._turn, self._mlp = fused_turn(self._turn), fused_mlp(self._mlp)
 
     def streams(self, ids: Tensor, places: Tensor, masks: dict[int, Any]) -> tuple[Tensor, Tensor]:
         """The streams behind the last layer and the factor of their norm, as head_logits takes them. ids,
@@ -164,8 +171,8 @@ class LaneModel(nn.Module):
         layers = zip(*(getattr(self, n).unbind(0) for n in STACKED), spec.windows, strict=True)
         for attn_norm, wq, wk, wv, wo, ffn_norm, w1, w3, w2, window in layers:
             read = streams.read(torch.cat((wq, wk, wv), 1) * attn_norm)
-            mixed = self._attention(*read, masks[window], cos, sin, n_q, spec.head_dim)
-            streams.put(mixed, wo)
+            heads = self._turn(*read, cos, sin, n_q, spec.head_dim)
+            streams.put(self._mix(*heads, masks[window], spec.lanes), wo)
             read = streams.read(torch.cat((w1, w3), 1) * ffn_norm)
             streams.put(self._mlp(*read), w2)
         return streams.last()

@@ -34,7 +34,7 @@ class Recorder:
         return self._compile
 
     def _compile(self, *arguments: Any, **options: Any) -> None:
-        chosen = {k: options.pop(k) for k in ("num_warps", "num_stages", "maxnreg")}
+        chosen = {k: options.pop(k) for k in ("num_warps", "num_stages", "maxnreg") if k in options}
         signature, attributes = dict.fromkeys(options, "constexpr"), {}
         for i, (parameter, value) in enumerate(zip(self._kernel.params, arguments, strict=False)):
             is_tensor = isinstance(value, torch.Tensor)
@@ -52,7 +52,7 @@ class Recorder:
         assert found is not None, said
         line = {
             "kernel": self._kernel.__name__,
-            "columns": options["columns"],
+            "columns": options.get("columns", options.get("width")),
             "registers": int(found[1]) * 32 * chosen["num_warps"],
             "stack": int(found[2]),
             "shared": made.metadata.shared,
@@ -62,7 +62,7 @@ class Recorder:
 
 
 def main() -> None:
-    for name in ("streams_kernel", "gradients_kernel"):
+    for name in ("streams_kernel", "gradients_kernel", "mlp_gradients_kernel", "turn_gradients_kernel"):
         setattr(fused, name, Recorder(getattr(fused, name)))
     operations, lanes, dim, n = fused.FusedOperations(), NANO.lanes, NANO.dim, 256
 
@@ -76,6 +76,10 @@ def main() -> None:
     for columns in (192, 256):
         draw, w = make(n, lanes, columns), make(lanes, columns, dim)
         operations.gradients(draw, w, x, x, factor, factor)
+    inner, width = NANO.ffn_dim // lanes, NANO.head_dim
+    fused.mlp_gradients(make(n, lanes, 2 * inner), factor, make(n, lanes, inner))
+    angles, grad = make(1, n, 1, width // 2, dtype=torch.float32), make(1, lanes, n, width)
+    fused.turn_gradients(make(n, lanes, 3 * width), factor, angles, angles, grad, grad, grad)
 
 
 if __name__ == "__main__":

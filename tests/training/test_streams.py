@@ -19,7 +19,7 @@ from torch.nn import functional as F
 
 from kogagent.engine.lanes import lane_table
 from training.experiment import VARIANTS
-from training.model import STACKED, LaneModel, Layout, attend, dense_masks
+from training.model import STACKED, LaneModel, Layout, attend, dense_masks, mlp_core, turned
 from training.streams import Operations, moves
 from training.train import NANO, TINY
 
@@ -175,11 +175,38 @@ def test_the_kernel_of_the_gradients_makes_what_the_operations_do(
         torch.testing.assert_close(got, want, rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.parametrize("dtype, tolerance", KINDS)
+def test_the_kernels_of_rotation_and_mlp_give_the_gradients_of_what_they_stand_for(
+    dtype: torch.dtype, tolerance: float, fused: ModuleType, rng: np.random.Generator
+) -> None:
+    batch, length, lanes, width = int(rng.integers(1, 4)), int(rng.integers(1, 60)), 3, 16
+    count = batch * length
+    raw, factor = _random(rng, dtype, count, lanes, 3 * width), _random(rng, torch.float32, count, lanes, 1)
+    angles = _random(rng, torch.float32, batch, length, 1, width // 2)
+    grads = [_random(rng, dtype, batch, length, lanes, width).transpose(1, 2) for _ in range(3)]
+    if rng.random() < 0.5:
+        grads[1] = grads[1].contiguous()
+    out, dhidden = _random(rng, dtype, count, lanes, 2 * width), _random(rng, dtype, count, lanes, width)
+    cases: list[tuple[Any, Any, Tensor, tuple[Any, ...], list[Tensor]]] = [
+        (turned, fused.fused_turn(turned), raw, (angles.cos(), angles.sin(), 1, width), grads),
+        (mlp_core, fused.fused_mlp(mlp_core), out, (), [dhidden]),
+    ]
+    for plain, kernels, given, rest, upstream in cases:
+        found = []
+        for function in (plain, kernels):
+            leaves = [given.clone().requires_grad_(), factor.clone().requires_grad_()]
+            made = function(*leaves, *rest)
+            torch.autograd.backward(made if isinstance(made, tuple) else (made,), upstream)
+            found.append([leaf.grad for leaf in leaves])
+        for got, want in zip(*reversed(found), strict=True):
+            torch.testing.assert_close(got, want, rtol=tolerance, atol=tolerance * 4)
+
+
 def test_a_model_of_wide_lanes_learns_the_same_through_the_kernels(
     fused: ModuleType, rng: np.random.Generator
 ) -> None:
     spec = replace(
-        SHAPE, dim=128, lanes=2, n_heads=4, n_kv_heads=4, head_dim=32, ffn_dim=128, n_layers=5, windows=()
+        SHAPE, dim=128, lanes=2, n_heads=2, n_kv_heads=2, head_dim=64, ffn_dim=128, n_layers=5, windows=()
     )
     seed = int(rng.integers(1 << 31))
     ids = torch.from_numpy(rng.integers(1, 64, (1, 20)))
@@ -188,6 +215,8 @@ def test_a_model_of_wide_lanes_learns_the_same_through_the_kernels(
     for operations in (Operations(), fused.FusedOperations()):
         model = LaneModel(spec, seed)
         model._operations = operations
+        if isinstance(operations, fused.FusedOperations):
+            model._turn, model._mlp = fused.fused_turn(model._turn), fused.fused_mlp(model._mlp)
         masks = dict(dense_masks(layout, spec.windows))
         total, _, _ = model.loss(ids, layout.place, ids, torch.ones(ids.shape), masks)
         torch.autograd.backward(total)
@@ -204,9 +233,11 @@ def test_the_kernels_fit_on_a_card_twice_a_multiprocessor(tmp_path: Path) -> Non
     ran = subprocess.run(child, env=environment, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr
     found = [json.loads(line) for line in ran.stdout.splitlines()]
-    assert [one["kernel"] for one in found] == ["streams_kernel"] * 3 + ["gradients_kernel"] * 2
+    products = ["streams_kernel"] * 3 + ["gradients_kernel"] * 2
+    assert [one["kernel"] for one in found] == [*products, "mlp_gradients_kernel", "turn_gradients_kernel"]
     for one in found:
-        assert one["tensor_cores"] and one["stack"] <= 128, one
+        assert one["tensor_cores"] == (one["kernel"] in products), one
+        assert one["stack"] <= (128 if one["kernel"] in products else 0), one
         assert one["registers"] <= 65536 // 2 and one["shared"] <= 232448 // 2, one
 
 
