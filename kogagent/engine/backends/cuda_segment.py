@@ -31,8 +31,10 @@ from kogagent.types import FinishReason
 if TYPE_CHECKING:
     from kogagent.engine.backends.cuda import CudaBackend
 
-FEED_ROWS = 16
-"""Pending ids up to this many go through the decode kernel, more through prefill."""
+FEED_ROWS = 8
+"""Pending ids up to this many go through the decode kernel, in one pass, more through prefill. On an H200, 2B
+behind 2,000 ids: with 8 ids the kernel gives the first token 0.3 ms later and eight tokens 0.2 ms sooner;
+with 12, whose second pass costs 1.3 ms, both later."""
 
 _REASONS: dict[Reason, FinishReason] = {
     Reason.STOP: "stop",
