@@ -60,6 +60,9 @@ class ClockedKernel:
             out.append(self._due.popleft()[1])
         return out
 
+    def settle(self) -> None:
+        """A clock leaves nothing behind."""
+
     def stop(self) -> None:
         self._due.clear()
         self._due.append((0.0, Token(0, 0.0, Reason.CANCELLED)))

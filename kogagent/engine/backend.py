@@ -174,6 +174,11 @@ class Decode(Protocol):
     def stop(self) -> None:
         """Ask for an end at the next token border. Idempotent; from any thread."""
 
+    def settle(self) -> None:
+        """Until the device has let go of everything the segment was given. Once it has ended, and whoever
+        waits for its last id has that: a device may have launches queued behind it, which find nothing to
+        do. Nothing else may be asked of the backend before. DeviceError when the device failed."""
+
     @property
     def reason(self) -> FinishReason | None:
         """Why it ended, None while it runs. Ids may still wait to be drained."""

@@ -107,16 +107,20 @@ class Segment:
     def step(self) -> bool:
         if self._decode is None and not self._prepare():
             return self._ended
-        assert self._decode is not None
-        self._decode.wait(_WAIT_S)
-        reason = self._decode.reason
-        batch = self._decode.drain_nowait()
+        decode = self._decode
+        assert decode is not None
+        decode.wait(_WAIT_S)
+        reason = decode.reason
+        ended = reason is not None
+        batch = decode.drain_nowait()
         if self.resident and self._go_on is not None:
             self._emitted += batch
         if reason == "cancelled" and self._gave_way:
             reason = self._let_go()
         if batch or reason is not None:
             self._post(batch, reason, None)
+        if ended:
+            decode.settle()  # the reader goes on meanwhile
         return reason is not None
 
     def give_way(self) -> None:
@@ -163,7 +167,8 @@ class Segment:
     def _post(self, batch: list[Emitted], reason: FinishReason | None, error: BaseException | None) -> None:
         with self._lock:
             self._batch += batch
-            self._reason, self._error = reason, error
+            # What fails behind the last id leaves the reason to whoever has that already.
+            self._reason, self._error = reason or self._reason, error
             self._ended = reason is not None or error is not None
             if self._looks_itself and not self._ended:
                 return

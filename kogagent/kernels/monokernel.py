@@ -192,6 +192,7 @@ class Monokernel:
         self._max_pending = max_pending
         self._epoch, self._tag, self._read = 0, 1, 0
         self._running = False
+        self._unsettled = False  # launches may be left behind a segment's last token
         self._order: Iterator[int] = iter(())  # the widths still to be launched
         self._flying: deque[Any] = deque()  # an event behind each launch that may not have ended
         self._behind = False  # launches that the current streams do not wait for yet
@@ -246,10 +247,10 @@ class Monokernel:
         self, segment: Segment, kv: torch.Tensor | Sequence[torch.Tensor], *, logits: bool = False
     ) -> float:
         """Start a segment; when the devices had it, by `time.perf_counter`: what is queued behind that is
-        queued while they work. kv [N, 2, K, capacity, h] FP16 of the sequence, one a device. Never blocks.
+        queued while they work. kv [N, 2, K, capacity, h] FP16 of the sequence, one a device.
 
-        logits: also keep the logits of the last row, see `logits`. Raises DeviceError where a device does not
-        take its launch; the others have given up by then.
+        Settles what an earlier segment has left. logits: also keep the logits of the last row, see `logits`.
+        Raises DeviceError where a device does not take its launch; the others have given up by then.
         """
         torch = self._torch
         if self._running:
@@ -261,6 +262,7 @@ class Monokernel:
         caches = [kv] if isinstance(kv, torch.Tensor) else list(kv)
         if len(caches) != len(self.ranks):
             raise DeviceError(f"{len(caches)} caches for {len(self.ranks)} devices")
+        self.settle()
         passes = len(segment.pending) + segment.max_tokens + 1
         stride = 2 * self.spec.n_layers + 64
         if self._tag + passes * stride >= 1 << 32:  # tags would repeat: forget the old ones
@@ -371,6 +373,7 @@ class Monokernel:
     def stream_only(self, passes: int) -> float:
         """Seconds to stream every tape once through the ring, with no product and no exchange; the slowest
         device's."""
+        self.settle()
         torch = self._torch
         events = []
         for rank in self.ranks:
@@ -400,7 +403,7 @@ class Monokernel:
             out.append(token)
             self._read += 1
             if token.reason not in (Reason.RUNNING, Reason.ASKED):
-                self._finish()
+                self._running, self._unsettled = False, True
         if self._running:
             now = time.perf_counter()
             if out or now - self._cared_at >= CARE_S:
@@ -440,12 +443,16 @@ class Monokernel:
             self._running = False
             self._fail()
 
-    def _finish(self) -> None:
-        self._running = False
-        self._wait_for_all()
+    def settle(self) -> None:
+        """Until what a segment's last token has left behind has ended, a few launches that find nothing to
+        do: then nothing of the kernel reads or writes memory any more. Called before memory that it was given
+        goes or is touched by the host; what is queued on the current streams waits by itself."""
+        if self._unsettled:
+            self._unsettled = False
+            self._wait_for_all()
 
     def _wait_for_all(self) -> None:
-        """Until every launch has ended: then nothing of the kernel reads or writes memory any more."""
+        """Until every launch has ended."""
         try:
             for rank in self.ranks:
                 rank.last.synchronize()
@@ -477,11 +484,13 @@ class Monokernel:
 
     def logits(self) -> npt.NDArray[np.float32]:
         """Logits [V] of the last segment's last row, when it was launched with logits=True."""
+        self.settle()
         out: npt.NDArray[np.float32] = self._logits.cpu().numpy()
         return out
 
     def profile(self) -> npt.NDArray[np.int64]:
         """Cycles [blocks, PROFILE_SLOTS] by phase, thread 0 of each block, of the last launch for one row."""
+        self.settle()
         parts = [rank.programs[NARROW].counters.cpu().numpy() for rank in self.ranks]
         out: npt.NDArray[np.int64] = np.concatenate(parts)
         return out
@@ -489,6 +498,7 @@ class Monokernel:
     def slack(self) -> npt.NDArray[np.int64]:
         """How long other lanes' outputs had been there when they were used [blocks, SLACK_BINS], in bins of
         2 µs, of the last launch for one row of a kernel made with KOGAGENT_SLACK."""
+        self.settle()
         parts = [rank.programs[NARROW].slack.cpu().numpy().astype(np.int64) for rank in self.ranks]
         out: npt.NDArray[np.int64] = np.concatenate(parts)
         return out

@@ -251,6 +251,7 @@ def finish(decode: Decode, *, most: int = 10_000) -> list[Emitted]:
     for _ in range(most):
         out += decode.drain_nowait()
         if decode.reason is not None:
+            decode.settle()
             return out + decode.drain_nowait()
         decode.wait(1.0)
     raise AssertionError(f"the segment has not ended after {most} waits, having emitted {len(out)} ids")

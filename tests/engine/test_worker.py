@@ -14,6 +14,7 @@ from collections.abc import Callable
 from itertools import count
 
 import anyio
+import numpy as np
 import pytest
 
 from kogagent.engine.backend import Decode, DecodePlan, DecodeStats, Emitted
@@ -49,7 +50,7 @@ class FakeDecode:
         self, count: int, *, resident: bool = False, on_wait: Callable[[int], None] | None = None
     ) -> None:
         self.resident = resident
-        self.waits = 0
+        self.waits = self.settled = 0
         self._count, self._on_wait = count, on_wait
         self._out: list[Emitted] = []
         self._stop = threading.Event()
@@ -74,6 +75,10 @@ class FakeDecode:
 
     def stop(self) -> None:
         self._stop.set()
+
+    def settle(self) -> None:
+        assert self.reason is not None
+        self.settled += 1
 
     @property
     def stats(self) -> DecodeStats:
@@ -246,6 +251,79 @@ async def test_a_resident_segment_keeps_the_device_until_it_ends(worker: Worker)
     await call
     assert events == ["step"] * 6 + ["call"]
     assert await take_all(segment) == list(range(6))
+
+
+@pytest.mark.parametrize("resident", [False, True])
+async def test_what_an_ended_segment_left_on_the_device_is_waited_for_while_its_reader_goes_on(
+    worker: Worker, rng: np.random.Generator, resident: bool
+) -> None:
+    gate, held = Gate(), Gate()
+
+    class Leaves(FakeDecode):
+        def settle(self) -> None:
+            held()
+            super().settle()
+
+    ids = int(rng.integers(1, 9))
+    decode = Leaves(ids, resident=resident)
+    segment = worker.segment(start(decode))
+    call = asyncio.ensure_future(worker.call(lambda: decode.settled))
+    assert await take_all(segment) == list(range(ids)) and segment.reason == "length"
+    await held.until_reached()
+    assert decode.settled == 0 and not call.done()
+    held.open()
+    assert await call == 1, "another job came to the backend first"
+
+    decode = Leaves(10**9, resident=resident, on_wait=lambda i: gate() if i == ids else None)
+    segment = worker.segment(start(decode))
+    await gate.until_reached()
+    segment.stop()
+    gate.open()
+    await take_all(segment)
+    assert await worker.call(lambda: decode.settled) == 1
+
+
+async def test_a_device_that_fails_behind_a_segments_last_id_closes_the_engine(worker: Worker) -> None:
+    gate = Gate()
+
+    class Fails(FakeDecode):
+        def settle(self) -> None:
+            gate()
+            raise DeviceError("the kernel is gone")
+
+    segment = worker.segment(start(Fails(3, resident=True)))
+    assert await take_all(segment) == [0, 1, 2]
+    gate.open()
+    with pytest.raises(EngineClosedError, match="the kernel is gone"):
+        await worker.call(lambda: 1)
+    assert segment.reason == "length"
+
+
+async def test_the_thread_dozes_behind_a_segment_that_held_the_device_and_then_sleeps(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kogagent.engine.worker._DOZE_S", 1e9)
+    queue, naps, sleeps = worker._queue, threading.Event(), threading.Event()
+
+    class Bell:
+        def __init__(self, bell: threading.Lock) -> None:
+            self._bell = bell
+            self.locked, self.release = bell.locked, bell.release
+
+        def acquire(self, timeout: float = -1) -> bool:
+            (sleeps if timeout < 0 else naps).set()
+            return self._bell.acquire(timeout=timeout)
+
+    await worker.call(lambda: setattr(queue, "bell", Bell(queue.bell)))
+    await take_all(worker.segment(start(FakeDecode(2))))
+    assert await asyncio.to_thread(comes, sleeps.wait) and not naps.is_set()
+    await take_all(worker.segment(start(FakeDecode(2, resident=True))))
+    assert await asyncio.to_thread(comes, naps.wait), "the thread does not doze"
+    assert await worker.call(lambda: 7) == 7
+    sleeps.clear()
+    queue.doze_until = 0.0
+    assert await asyncio.to_thread(comes, sleeps.wait), "the thread never sleeps"
+    assert await worker.call(lambda: 8) == 8
 
 
 @pytest.mark.parametrize("resident", [False, True])

@@ -95,6 +95,9 @@ class KernelDouble:
     def stop(self) -> None:
         self._stopped = True
 
+    def settle(self) -> None:
+        """It leaves nothing behind."""
+
     def _run(self, s: Any, store: torch.Tensor) -> Iterator[list[Token]]:
         ids = [int(i) for i in store[0, 0, 0, : s.position, 0]]
         size, capacity = self._toy.spec.vocab_size, store.shape[3]

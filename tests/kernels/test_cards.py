@@ -51,6 +51,7 @@ def drawn(
         out += kernel.drain()
         with cards.changed:
             cards.changed.wait(0.01)
+    kernel.settle()
     return out
 
 

@@ -118,7 +118,9 @@ class CudaBackend:
         return values
 
     def close(self) -> None:
-        self._kernel = None
+        kernel, self._kernel = self._kernel, None
+        if kernel is not None:
+            kernel.settle()
 
     def kernel(self) -> Monokernel:
         """The resident kernel; EngineClosedError after close."""

@@ -85,12 +85,16 @@ class CudaDecode(KeepsProgress):
             ahead = self._memory is not None and self._memory.look_ahead()
             time.sleep(0 if ahead else _POLL_S)
 
+    def settle(self) -> None:
+        self._backend.kernel().settle()
+
     # ── a launch ──
 
     def _start(self) -> bool:
         """Launch what is pending, unless the segment has ended or ends here, or has an id to be handed over
         first: to a patient reader the kernel goes on ahead."""
         progress, plan = self._progress, self._plan
+        self.settle()  # where only a launch has ended, what it left behind reads the grammar and the cache
         while True:
             if progress.reason is None and self._stopped:
                 progress.reason = "cancelled"
@@ -257,6 +261,7 @@ class CudaDecode(KeepsProgress):
         progress.take_forced()
 
     def _refuse(self, token: Token) -> None:
+        self.settle()
         at = self._rows
         if token.reason is Reason.NOT_A_NUMBER:
             raise ModelError(

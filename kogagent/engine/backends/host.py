@@ -148,6 +148,9 @@ class KeepsProgress:
     def reason(self) -> FinishReason | None:
         return self._progress.reason
 
+    def settle(self) -> None:
+        """What has ended here holds nothing any more."""
+
     @property
     def stats(self) -> DecodeStats:
         return self._progress.stats

@@ -118,6 +118,9 @@ class NativeDecode:
     def stop(self) -> None:
         self._stop.value = 1
 
+    def settle(self) -> None:
+        """What has ended here holds nothing any more."""
+
     @property
     def reason(self) -> FinishReason | None:
         return self._reason
