@@ -395,7 +395,7 @@ class Passes:
         }
 
     def _warps(self) -> int:
-        return 8 if self._spec.dim >= 2048 else 4
+        return 16 if self._spec.dim >= 2048 else 4  # at 3072 16 take less than 8: 0.035 ms of 512 ids' 5.0
 
 
 def multiply(x: torch.Tensor, w: torch.Tensor, out: torch.Tensor) -> None:
