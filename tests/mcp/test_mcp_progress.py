@@ -14,8 +14,20 @@ import pytest
 from test_mcp import connected, over_http
 
 import kogagent.mcp
-from kogagent import Agent, AgentEvent, RunContext, ToolFinished, ToolProgress, ToolStarted, tool
+from kogagent import (
+    Agent,
+    AgentEvent,
+    InputError,
+    RunContext,
+    ToolCall,
+    ToolFinished,
+    ToolProgress,
+    ToolStarted,
+    Usage,
+    tool,
+)
 from kogagent.mcp import Progress
+from kogagent.mcp.progress import Heard, Told
 from kogagent.testing import ScriptedModel, call
 
 HERE = Path(__file__).parent
@@ -145,7 +157,104 @@ async def test_a_report_goes_from_our_server_to_our_run(over: str, tmp_path: Pat
     assert told_of(events, "call_2") == [Progress(float(n), 3.0, f"{n} of 3") for n in (1, 2, 3)]
 
 
+class Wordless:
+    def __str__(self) -> str:
+        raise ValueError("no words")
+
+
+async def test_a_report_that_cannot_be_said_ends_its_call_and_hangs_nobody() -> None:
+    heard: list[Progress] = []
+
+    async def hear(progress: float, total: float | None, message: str | None) -> None:
+        heard.append(Progress(progress, total, message))
+
+    @tool
+    async def report(which: int, context: RunContext[Any]) -> str:
+        """Report."""
+        context.report([Wordless(), 10**400, float("nan"), float("inf")][which])
+        return "done"
+
+    async with mcp.Client(kogagent.mcp.server([report])) as client:
+        failed = await client.call_tool("report", {"which": 0}, progress_callback=hear)
+        assert failed.is_error and "no words" in str(failed.content) and heard == []
+        for which in (1, 2, 3):
+            assert not (await client.call_tool("report", {"which": which}, progress_callback=hear)).is_error
+    assert heard == [Progress(1.0, None, str(value)) for value in (10**400, float("nan"), float("inf"))]
+
+
+async def test_what_a_tool_reports_is_what_it_was_then() -> None:
+    heard: list[str | None] = []
+
+    async def send(done: float, total: float | None, message: str | None) -> None:
+        heard.append(message)
+
+    async with Told(send) as told:
+        pages: list[int] = []
+        for page in range(3):
+            pages.append(page)
+            told.progress(ToolCall("call_1", "search", "{}"), pages)
+    assert heard == ["[0]", "[0, 1]", "[0, 1, 2]"]
+
+
+async def test_what_no_progress_can_be_is_refused_where_it_is_made_and_unheard_from_a_server() -> None:
+    for done, total, message in (
+        (float("nan"), None, None),
+        (10**400, None, None),
+        (True, None, None),
+        ("1", None, None),
+        (None, None, None),
+        (1, float("inf"), None),
+        (1, 2, 3),
+    ):
+        values: tuple[Any, Any, Any] = (done, total, message)
+        with pytest.raises(InputError, match=r"must be a (finite number|text)"):
+            Progress(*values)
+    port = Port()
+    with Heard(RunContext(None, ToolCall("call_1", "work", "{}"), _run=port)) as heard:
+        for number in (0.5, float("nan"), 1.5):
+            await heard(number, None, None)
+    await heard(2.5, None, None)  # too late
+    assert port.values == [Progress(0.5), Progress(1.5)]
+
+
+class Port:
+    """A run's, that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.values: list[Any] = []
+
+    def progress(self, call: ToolCall, value: Any) -> None:
+        self.values.append(value)
+
+    def nested(self, call: ToolCall, event: AgentEvent) -> None:
+        raise AssertionError("nothing runs inside")
+
+    def spent(self, usage: Usage) -> None:
+        raise AssertionError("nothing was spent")
+
+    async def drained(self) -> None:
+        """Nothing waits."""
+
+
 async def test_a_call_that_is_given_up_sends_no_more() -> None:
+    sent: list[float] = []
+    held = asyncio.Event()
+
+    async def send(done: float, total: float | None, message: str | None) -> None:
+        sent.append(done)
+        held.set()
+        await asyncio.Event().wait()  # a client that reads nothing
+
+    with pytest.raises(ZeroDivisionError):
+        async with Told(send) as told:
+            for value in (1, 2):
+                told.progress(ToolCall("call_1", "work", "{}"), value)
+            await held.wait()
+            raise ZeroDivisionError
+    assert sent == [1.0]
+
+
+async def test_a_call_that_is_given_up_is_cancelled_here_too() -> None:
     started, gone = asyncio.Event(), asyncio.Event()
 
     @tool
