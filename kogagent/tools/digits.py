@@ -10,12 +10,12 @@ def pattern(digits: int | None = None, places: int | None = None) -> str:
     where digits are bounded."""
     if digits is None:
         return rf"^-?[0-9]{{1,{_DIGITS}}}{_fraction(_DIGITS if places is None else places)}$"
-    digits = min(digits, _DIGITS)
     if places is not None:
-        whole = digits - places
+        whole = min(digits - places, _DIGITS)
         if whole <= 0:
             return rf"^-?0{_fraction(digits, needed=True)}$"
         return rf"^-?{_whole(whole)}{_fraction(places)}$"
+    digits = min(digits, _DIGITS)
     numbers = [f"[1-9]{_repeated(n - 1)}{_fraction(digits - n)}" for n in range(1, digits + 1)]
     return rf"^-?(?:0{_fraction(digits)}|{'|'.join(numbers)})$"
 
