@@ -121,24 +121,28 @@ class SessionStore:
     def fork(self, session: str, new: str, *, messages: int | None = None) -> Transcript:
         """A new session of the first so many messages of another, all by default. Calls whose results are cut
         off are closed. Raises InputError for an id that is not there or is taken."""
-        kept = self.messages(session)
-        whole = messages is None or messages == len(kept)
-        if messages is not None:
-            if not 0 <= messages <= len(kept):
-                raise InputError(f"session {session!r} has {len(kept)} messages, not {messages}")
-            kept = kept[:messages]
+        self._require(session)
 
-        def copy(db: sqlite3.Connection) -> None:
+        def copy(db: sqlite3.Connection) -> None:  # reads too: a run of another process may write meanwhile
+            ((there,),) = db.execute("SELECT count(*) FROM messages WHERE session = ?", (session,))
+            most = there if messages is None else messages
+            if type(most) is not int or not 0 <= most <= there:
+                raise InputError(f"session {session!r} has {there} messages, not {messages!r}")
             try:
-                db.execute(
+                made = db.execute(
                     "INSERT INTO sessions (id, parent, updated, begun)"
                     " SELECT ?, id, strftime('%Y-%m-%dT%H:%M:%fZ', 'now'), begun FROM sessions WHERE id = ?",
                     (new, session),
                 )
             except sqlite3.IntegrityError:
                 raise InputError(f"there is a session {new!r} already. Choose another id.") from None
-            _fill(db, new, 0, kept)
-            if whole:
+            if made.rowcount == 0:
+                raise InputError(f"session {session!r} has been deleted meanwhile")
+            db.execute(
+                "INSERT INTO messages SELECT ?, at, message FROM messages WHERE session = ? AND at < ?",
+                (new, session, most),
+            )
+            if most == there:
                 db.execute(
                     "INSERT INTO results SELECT ?, turn, call, message FROM results WHERE session = ?",
                     (new, session),

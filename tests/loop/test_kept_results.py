@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -213,3 +213,42 @@ def test_a_kept_result_is_gone_with_the_turn_it_was_of(path: Path) -> None:
         for one in (transcript.fork(), Transcript(transcript.messages), store.open("a")):
             one.close_calls()
             assert [status for _, status, _ in results(one.messages)] == ["cancelled", "cancelled"]
+
+
+def test_a_fork_sees_one_moment_of_a_session_that_another_process_writes(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = (ToolCall("1", "ls", "{}"), ToolCall("2", "ls", "{}"))
+    found = [ToolResult(one.id, "ls", f"{one.id} found") for one in calls]
+    with SessionStore(path) as store, SessionStore(path) as other:
+        transcript = store.open("a")
+        for message in (UserMessage("x"), AssistantMessage("", "", calls)):
+            transcript.append(message)
+        for result in found:
+            transcript.keep(result)
+        transcript.flush()
+        transact = other._db.transact
+
+        def when(happens: Callable[[], None]) -> None:
+            """Before the next transaction."""
+
+            def first(step: Callable[[sqlite3.Connection], object]) -> None:
+                monkeypatch.setattr(other._db, "transact", transact)
+                happens()
+                transact(step)
+
+            monkeypatch.setattr(other._db, "transact", first)
+
+        def whole() -> None:
+            for result in found:
+                transcript.append(ToolMessage(result))
+
+        when(whole)  # what was kept beside the messages is among them from now on
+        assert results(other.fork("a", "b").messages) == [(one.call_id, "ok", one.text) for one in found]
+        when(lambda: store.delete("a"))
+        with pytest.raises(InputError, match=r"'a' has been deleted"):
+            other.fork("a", "c")
+        for wrong in (5, -1, 1.5, "1", True):
+            with pytest.raises(InputError, match=r"has 4 messages, not"):
+                other.fork("b", "c", messages=wrong)  # type: ignore[arg-type]
+        assert [one.id for one in other.sessions()] == ["b"]
