@@ -87,6 +87,8 @@ class Database:
         forks.leave_to_parent(self)
 
     def _connect(self, durable: bool) -> sqlite3.Connection:
+        if not self._path:  # to SQLite a file that each connection has to itself
+            raise InputError("a session store needs a path that is not empty")
         try:
             db = sqlite3.connect(
                 self._path, isolation_level=None, timeout=_BUSY_MS / 1000, check_same_thread=False
@@ -166,6 +168,7 @@ class Database:
                 self._thread = threading.Thread(target=self._work, name="kogagent store", daemon=True)
                 self._thread.start()
         self._waiting.put(waiter)
+        self._check_open()  # closed meanwhile: the thread may have gone without it
 
     def _work(self) -> None:
         """The thread: write, then wake everybody who waited for it."""
@@ -306,10 +309,11 @@ def _transaction(db: sqlite3.Connection) -> Iterator[None]:
     db.execute("BEGIN IMMEDIATE")
     try:
         yield
+        db.execute("COMMIT")
     except BaseException:
-        db.execute("ROLLBACK")
+        if db.in_transaction:  # a full disk ends it by itself
+            db.execute("ROLLBACK")
         raise
-    db.execute("COMMIT")
 
 
 def _resolve(future: asyncio.Future[None]) -> None:

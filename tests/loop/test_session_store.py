@@ -243,6 +243,52 @@ async def test_a_run_on_a_closed_store_says_so(path: Path) -> None:
         await Agent(ScriptedModel("x")).run("go", history=transcript)
 
 
+async def test_a_run_whose_store_is_closed_as_it_asks_to_be_written_does_not_wait_for_ever(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = SessionStore(path)
+    transcript = store.open("a")
+    transcript.post(UserMessage("x"))
+    await transcript.settled()
+    transcript.post(UserMessage("y"))
+    queue = store._db._waiting
+
+    class Closing:
+        """The way to the thread, at whose other end nobody is by the time a run has gone it."""
+
+        def put(self, one: object) -> None:
+            if isinstance(one, tuple):
+                store.close()
+            queue.put(one)  # type: ignore[arg-type]
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(queue, name)
+
+    monkeypatch.setattr(store._db, "_waiting", Closing())
+    with pytest.raises(InputError, match="is closed"):
+        await transcript.settled()
+    with SessionStore(path) as again:
+        assert again.messages("a") == (UserMessage("x"), UserMessage("y"))
+
+
+def test_a_full_disk_is_said_and_ends_no_other_session(path: Path) -> None:
+    with SessionStore(path) as store:
+        full, other = store.open("a"), store.open("b")
+        db = store._db._db
+        (pages,) = db.execute("PRAGMA page_count").fetchone()
+        db.execute(f"PRAGMA max_page_count = {pages + 1}").fetchall()
+        with pytest.raises(InputError, match="database or disk is full"):
+            full.append(UserMessage("x" * 100_000))
+        db.execute(f"PRAGMA max_page_count = {pages + 1000}").fetchall()
+        other.append(UserMessage("y"))
+        assert [len(store.messages(id)) for id in ("a", "b")] == [0, 1]
+
+
+def test_a_store_needs_a_path() -> None:
+    with pytest.raises(InputError, match="needs a path"):
+        SessionStore("")
+
+
 async def test_the_event_loop_does_not_wait_for_a_busy_file(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
