@@ -109,11 +109,7 @@ class _Completions:
             async with self._running, open_turn(self._engine, request) as turn:
                 watch.runs()
                 if not request.stream:
-                    said = []
-                    async for event in turn:
-                        watch.saw(event)
-                        said.append(event)
-                    whole = answer.completion(said)
+                    whole = answer.completion([event async for event in turn])
                 else:
                     async for event in turn:
                         watch.saw(event)

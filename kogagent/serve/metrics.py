@@ -23,6 +23,7 @@ Result: TypeAlias = Literal["finished", "refused", "failed", "left"]
 
 _FIRST_TOKEN_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 _PER_TOKEN_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+_WHOLE_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 _CACHES_S = 1.0  # what a device in the middle of something may keep a page of numbers waiting
 
 
@@ -55,6 +56,7 @@ class Metrics:
         self.ended: dict[Result, int] = {"finished": 0, "refused": 0, "failed": 0, "left": 0}
         self.waiting = self.running = 0
         self.first_token, self.per_token = Histogram(_FIRST_TOKEN_S), Histogram(_PER_TOKEN_S)
+        self.whole = Histogram(_WHOLE_S)
 
     def request(self) -> Watch:
         """A request that has just come."""
@@ -83,8 +85,17 @@ class Metrics:
                 {"": used.reused_tokens},
             ),
             _metric("completion_tokens_total", "counter", "Tokens written.", written),
-            _histogram("first_token_seconds", "From a request to the first of its answer.", self.first_token),
-            _histogram("per_token_seconds", "Mean of an answer's tokens after the first.", self.per_token),
+            _histogram("request_duration_seconds", "From a request to the end of its answer.", self.whole),
+            _histogram(
+                "time_to_first_token_seconds",
+                "From a request to the first of its answer, of those that are streamed.",
+                self.first_token,
+            ),
+            _histogram(
+                "time_per_output_token_seconds",
+                "Mean of an answer's tokens after the first, of those that are streamed.",
+                self.per_token,
+            ),
             *cached,
             _metric("engine_up", "gauge", "1 while the engine takes requests.", {"": int(not engine.closed)}),
             _metric("engine_info", "gauge", "What is served.", {_labels(about): 1}),
@@ -124,7 +135,8 @@ class Watch:
         self._move("running")
 
     def saw(self, event: Event) -> None:
-        """An event of its answer, as it goes to the client."""
+        """An event of its answer, as it is streamed to the client. One that is not comes in large pieces,
+        which do not tell when a token was there."""
         now = perf_counter()
         if isinstance(event, Ended):
             after = event.usage.completion_tokens - 1
@@ -139,6 +151,8 @@ class Watch:
         if self._place != "over":
             self._move("over")
             self._metrics.ended[result] += 1
+            if result == "finished":
+                self._metrics.whole.add(perf_counter() - self._came)
 
     def _move(self, place: Literal["waiting", "running", "over"]) -> None:
         metrics = self._metrics
