@@ -62,7 +62,7 @@ def demo_model(engine: Engine) -> ModelSource:
 
 def demo_history(engine: Engine, question: str) -> list[Message]:
     """What stands in front of a question: for a general model worked examples, for one that is made for tools
-    nothing. LaneFormer-nano answers 44 of the measured questions without them and 36 with."""
+    nothing, since LaneFormer-nano answers fewer of the measured questions with them (docs/demo.md)."""
     return [] if engine.chat.native_tools else worked_examples(question)
 
 

@@ -64,7 +64,6 @@ class Agent(Generic[Deps, Out]):
     instructions or approve name it; `Agent[Deps, Out]` says so where they cannot. After a hand-off the output
     is of the type of the agent that ended the run.
 
-
     model: an Engine, or anything that is a Model. tools: functions, Tools, toolkits, or a Toolbox.
     instructions: the system message, or a function of the run's deps that gives it once a run.
     plan: tokens of a short plan before each act; observe: tokens of a short text, before that, on what the
