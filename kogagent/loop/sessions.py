@@ -18,7 +18,7 @@ from typing import TypeAlias
 
 from kogagent.errors import InputError
 from kogagent.loop.database import Database
-from kogagent.loop.notation import message_from_json, message_to_json
+from kogagent.loop.notation import message_from_json, message_to_json, parse
 from kogagent.loop.transcript import Transcript
 from kogagent.types import Message, ToolMessage, ToolResult
 
@@ -92,26 +92,29 @@ class SessionStore:
             "SELECT call, message FROM results WHERE session = ? AND turn = ?",
             (session, transcript.last_turn),
         )
-        where = f"{self._path}, session {session!r}, the result of call"
         found = (
-            message_from_json(json.loads(text), f"{where} {call!r}") for call, text in rows if call in calls
+            self._message(text, session, f"the result of call {call!r}")
+            for call, text in rows
+            if call in calls
         )
         return [one.result for one in found if isinstance(one, ToolMessage)]
 
     def messages(self, session: str) -> tuple[Message, ...]:
-        """What is stored now. Raises InputError for an id that is not there."""
+        """What is stored now. Raises InputError for an id that is not there and for what cannot be read."""
         self._require(session)
         rows = self._db.read("SELECT message FROM messages WHERE session = ? ORDER BY at", (session,))
-        return tuple(
-            message_from_json(json.loads(text), f"{self._path}, session {session!r}, message {at}")
-            for at, (text,) in enumerate(rows)
-        )
+        return tuple(self._message(text, session, f"message {at}") for at, (text,) in enumerate(rows))
+
+    def _message(self, text: str, session: str, what: str) -> Message:
+        """A row's. Raises InputError that names it where it cannot be read."""
+        where = f"{self._path}, session {session!r}, {what}"
+        return message_from_json(parse(text, where), where)
 
     def sessions(self) -> tuple[SessionInfo, ...]:
         """All of them, oldest first."""
         rows = self._db.read(
             "SELECT id, created, (SELECT count(*) FROM messages WHERE session = id), coalesce(parent, ''),"
-            " updated, awaiting FROM sessions ORDER BY created, id"
+            " updated, awaiting FROM sessions ORDER BY created, rowid"  # created is in milliseconds
         )
         return tuple(
             SessionInfo(id, created, messages, parent, updated, tuple(json.loads(awaiting)))

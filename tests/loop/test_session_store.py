@@ -22,6 +22,7 @@ from kogagent import (
     SystemMessage,
     ToolCall,
     ToolMessage,
+    ToolResult,
     UserMessage,
     tool,
 )
@@ -282,6 +283,32 @@ def test_a_full_disk_is_said_and_ends_no_other_session(path: Path) -> None:
         db.execute(f"PRAGMA max_page_count = {pages + 1000}").fetchall()
         other.append(UserMessage("y"))
         assert [len(store.messages(id)) for id in ("a", "b")] == [0, 1]
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"role": "?"}'])
+def test_a_row_that_cannot_be_read_is_named(path: Path, text: str) -> None:
+    with SessionStore(path) as store:
+        transcript = store.open("a")
+        calls = (ToolCall("1", "ls", "{}"), ToolCall("2", "ls", "{}"))
+        for message in (UserMessage("x"), AssistantMessage("", "", calls)):
+            transcript.append(message)
+        transcript.keep(ToolResult("2", "ls", "found"))
+        transcript.flush()
+        for table, what in (("results", "the result of call '2'"), ("messages", "message 0")):
+            store._db.write(f"UPDATE {table} SET message = ?", (text,))
+            with pytest.raises(InputError, match=rf"sessions\.sqlite, session 'a', {what}"):
+                store.open("a")
+
+
+def test_sessions_made_in_one_millisecond_are_listed_in_their_order(
+    path: Path, rng: np.random.Generator
+) -> None:
+    ids = [str(n) for n in rng.permutation(20)]
+    with SessionStore(path) as store:
+        for id in ids:
+            store.open(id)
+        store._db.write("UPDATE sessions SET created = '2026-12-01T00:00:00.000Z'")
+        assert [one.id for one in store.sessions()] == ids
 
 
 def test_a_store_needs_a_path() -> None:
