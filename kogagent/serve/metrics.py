@@ -120,7 +120,7 @@ class Metrics:
 
 class Watch:
     """One request, from its arrival to the end of the block: where it has no result by then, its client has
-    left."""
+    left, or what the block raises has made it fail."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
@@ -166,7 +166,7 @@ class Watch:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.end("left")
+        self.end("left" if error is None or isinstance(error, asyncio.CancelledError) else "failed")
 
 
 def _labels(values: Mapping[str, str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 import threading
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ from serving import NAME, ScriptedBackend, Watched, in_step, listening, scripted
 
 from kogagent.errors import DeviceError
 from kogagent.serve import app
-from kogagent.serve.metrics import Histogram
+from kogagent.serve.metrics import Histogram, Metrics
 from kogagent.testing.tiny import write_tiny_model
 from kogagent.testing.toy import comes
 from kogagent.tokenizer import Tokenizer
@@ -179,6 +180,22 @@ async def test_an_engine_that_fails_is_down_and_the_page_stays(tokenizer: Tokeni
         assert r'engine_info{model="a \"b\"\\\nc"' in ";".join(found)
         async with httpx2.AsyncClient(base_url=url) as http:
             assert (await http.post("/metrics")).status_code == 405
+
+
+@pytest.mark.parametrize(
+    ("error", "result"), [(None, "left"), (asyncio.CancelledError(), "left"), (KeyError("a bug"), "failed")]
+)
+def test_a_request_without_a_result_was_left_by_its_client_or_fell_to_a_bug(
+    error: BaseException | None, result: str
+) -> None:
+    engine: Any = None
+    metrics = Metrics(engine, NAME)
+    with contextlib.suppress(asyncio.CancelledError, KeyError), metrics.request() as watch:
+        watch.waits()
+        if error is not None:
+            raise error
+    assert metrics.waiting == 0
+    assert {name for name, count in metrics.ended.items() if count} == {result}
 
 
 def test_a_histogram_counts_what_lies_at_or_below_each_bound(rng: np.random.Generator) -> None:
