@@ -16,7 +16,7 @@ import openai
 import pytest
 
 from benchmarks.agent_loops import __main__ as program
-from benchmarks.agent_loops import parts, servers
+from benchmarks.agent_loops import gap, parts, servers
 from benchmarks.agent_loops.clocked import ClockedBackend
 from benchmarks.agent_loops.compare import compare, newest_of
 from benchmarks.agent_loops.growth import growth
@@ -133,6 +133,23 @@ def test_a_device_without_a_model_says_its_script_under_the_real_grammar(
     assert ("beside_us" in found) == (backend is not InstantBackend), "of a device that has a clock"
     assert not {"prefill_us", "sampled_us", "forced_us"} & set(found), "the device's own time is none of it"
     assert {r.case for r in found.values()} == {"host/3 turns/2 tools/x"}
+
+
+def test_the_stretches_between_two_launches_are_those_of_every_turn_but_the_first(model: Path) -> None:
+    one, instant = calls_loop(4, 1), Instant(partial(ClockedBackend, pass_s=1e-6, prefill_s=1e-6), model)
+    stretches = gap.Stretches()
+
+    def task() -> Task:
+        instant.write(4)
+        return one.task(instant.engine)
+
+    with asyncio.Runner() as runner, instant.engine:
+        with stretches.watch():
+            runner.run(gap.play(task, 3, stretches))
+        seen = len(stretches.turns)
+        runner.run(gap.play(task, 1, stretches))
+    assert seen == 3 * 3 == len(stretches.turns), "what was watched is itself again"
+    assert all(len(turn) == len(gap.MARKS) - 1 and min(turn) >= 0 for turn in stretches.turns)
 
 
 def test_the_demo_loop_has_a_question_for_the_warm_up_and_each_repeat() -> None:
