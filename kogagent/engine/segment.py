@@ -110,9 +110,9 @@ class Segment:
         decode = self._decode
         assert decode is not None
         decode.wait(_WAIT_S)
-        reason = decode.reason
-        ended = reason is not None
         batch = decode.drain_nowait()
+        reason = decode.reason  # behind the ids, the last of which may only just have come
+        ended = reason is not None
         if self.resident and self._go_on is not None:
             self._emitted += batch
         if reason == "cancelled" and self._gave_way:

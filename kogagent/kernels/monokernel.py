@@ -13,8 +13,9 @@ import os
 import struct
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
@@ -194,6 +195,7 @@ class Monokernel:
         self._running = False
         self._unsettled = False  # launches may be left behind a segment's last token
         self._order: Iterator[int] = iter(())  # the widths still to be launched
+        self._to_describe: dict[int, Callable[[], None]] = {}  # while a segment is launched, by the width
         self._flying: deque[Any] = deque()  # an event behind each launch that may not have ended
         self._behind = False  # launches that the current streams do not wait for yet
         self._starved_at = -1
@@ -278,22 +280,23 @@ class Monokernel:
         relay["position"], relay["pending"] = segment.position, len(segment.pending)
         relay["token"], relay["run"] = -1, -1
         self._order = self._launches(segment)
-        for i, (rank, cache) in enumerate(zip(self.ranks, caches, strict=True)):
+        for rank in self.ranks:
             with torch.cuda.device(rank.device):
                 self._prepare(rank, segment)
-                for program in rank.programs:
-                    self._describe(program.params, rank, i, segment, cache, logits)
-                    program.send_params(rank.stream.cuda_stream)
+        for width in range(len(self.ranks[0].programs)):
+            self._to_describe[width] = partial(self._describe, width, segment, caches, logits, self._tag)
         self._tag += passes * stride
         self._read, self._running, self._starved_at, self._missed_at = 0, True, -1, None
         try:
             self._queue_next()
             began = time.perf_counter()
-            self._top_up()
+            self._top_up()  # with it every program that the segment may need
         except RuntimeError as error:
             self._running = False
             self._wait_for_all()  # those that did begin wait for the one that did not: until their deadline
             raise DeviceError(f"a device did not take its launch: {error}. Load the engine again.") from error
+        finally:
+            self._to_describe.clear()  # it holds the caches, which may have to give their memory up
         return began
 
     def _prepare(self, rank: Rank, segment: Segment) -> None:
@@ -314,6 +317,17 @@ class Monokernel:
             t["relay"].copy_(self._host_relay, non_blocking=True)
 
     def _describe(
+        self, width: int, segment: Segment, caches: Sequence[torch.Tensor], logits: bool, tag: int
+    ) -> None:
+        """Send each device the parameters of one program. Of the one that is launched first before it, of the
+        other while that runs."""
+        for i, (rank, cache) in enumerate(zip(self.ranks, caches, strict=True)):
+            program = rank.programs[width]
+            self._fill(program.params, rank, i, segment, cache, logits, tag)
+            with self._torch.cuda.device(rank.device):
+                program.send_params(rank.stream.cuda_stream)
+
+    def _fill(
         self,
         p: npt.NDArray[np.void],
         rank: Rank,
@@ -321,6 +335,7 @@ class Monokernel:
         segment: Segment,
         kv: torch.Tensor,
         logits: bool,
+        tag: int,
     ) -> None:
         p["mask"] = rank.tensors["mask"].data_ptr() if segment.mask is not None else 0
         p["logits_out"] = self._logits.data_ptr() if logits else 0  # each device writes its own rows
@@ -328,7 +343,7 @@ class Monokernel:
         p["n_stop"], p["max_tokens"] = len(segment.stop_ids), segment.max_tokens
         p["want_head"], p["guided"] = segment.want_head, segment.guided
         p["legal_ids"] = min(segment.legal_ids or self.spec.vocab_size, self.spec.vocab_size)
-        p["tag_base"], p["epoch"], p["seed"] = self._tag, self._epoch, segment.seed
+        p["tag_base"], p["epoch"], p["seed"] = tag, self._epoch, segment.seed
         p["temperature"], p["top_k"] = segment.temperature, segment.top_k
         p["top_p"], p["min_p"], p["penalty"] = segment.top_p, segment.min_p, segment.penalty
         place = segment.grammar
@@ -365,6 +380,9 @@ class Monokernel:
         width = next(self._order, None)
         if width is None:
             return False
+        describe = self._to_describe.pop(width, None)
+        if describe is not None:
+            describe()
         events = [rank.queue(width) for rank in self.ranks]
         self._flying.append(events[-1])  # the device that began last
         self._behind = True

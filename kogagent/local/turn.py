@@ -37,6 +37,7 @@ from kogagent.types import (
 )
 
 if TYPE_CHECKING:
+    from kogagent.chat.parser import TurnParser
     from kogagent.local.model import LocalModel
 
 
@@ -81,6 +82,7 @@ class ModelTurn:
         self._phase = self._prepare
         self._stream: SessionStream | None = None
         self._done = False
+        self._parser: TurnParser | None = None
         self._began = time.perf_counter()
         self._render_s = self._parse_s = self._waited_s = 0.0
         # What a phrase wrote past its end is cut off; it was written all the same.
@@ -142,12 +144,8 @@ class ModelTurn:
         self._prompt = len(self._session)
         self._check_room(request.max_tokens)
         self._session.priority = request.priority
-        self._parser = model.chat.parser(
-            first_call,
-            calls=bool(request.tools) and request.tool_choice != "none",
-            kinds=argument_kinds(model.chat, request.tools),
-        )
         self._first_call = first_call
+        self._kinds = argument_kinds(model.chat, request.tools)
         self._left = request.max_tokens
         self._length = self._prompt  # of the prompt and what is settled after it
         self._render_s += time.perf_counter() - self._began
@@ -247,13 +245,13 @@ class ModelTurn:
             reason = self._stream.reason
             await self._end_stream()
             self._tell_rest()
-            for event in self._parser.finish():
+            for event in self._reader().finish():
                 self._tell(event)
             assert reason is not None
             self._finish(reason)
             return
         began = time.perf_counter()
-        events = self._parser.feed([emitted.id for emitted in batch])
+        events = self._reader().feed([emitted.id for emitted in batch])
         if self._model.options.distinct_calls:
             self._tell_distinct(events)
         else:
@@ -263,6 +261,17 @@ class ModelTurn:
         if self._repeated:
             await self._end_stream()
             self._finish("stop")
+
+    def _reader(self) -> TurnParser:
+        """Made when there is something to read: the device works by then, and need not wait for it."""
+        if self._parser is None:
+            chat, request = self._model.chat, self._request
+            self._parser = chat.parser(
+                self._first_call,
+                calls=bool(request.tools) and request.tool_choice != "none",
+                kinds=self._kinds,
+            )
+        return self._parser
 
     def _tell_distinct(self, events: Sequence[ModelEvent]) -> None:
         """Tell these events up to a call that was made already; of such a call, nothing."""

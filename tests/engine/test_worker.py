@@ -283,6 +283,21 @@ async def test_what_an_ended_segment_left_on_the_device_is_waited_for_while_its_
     assert await worker.call(lambda: decode.settled) == 1
 
 
+async def test_an_end_that_comes_while_ids_are_taken_is_told_with_them(worker: Worker) -> None:
+    class Late(FakeDecode):
+        def wait(self, seconds: float) -> None:
+            self.waits += 1
+
+        def drain_nowait(self) -> list[Emitted]:
+            self.reason = "stop"
+            return [Emitted(7, 0.0, False)]
+
+    decode = Late(1, resident=True)
+    segment = worker.segment(start(decode))
+    assert await take_all(segment) == [7] and segment.reason == "stop"
+    assert await worker.call(lambda: decode.waits) == 1, "the end took another step"
+
+
 async def test_a_device_that_fails_behind_a_segments_last_id_closes_the_engine(worker: Worker) -> None:
     gate = Gate()
 
