@@ -30,8 +30,8 @@ T = TypeVar("T")
 
 _DOZE_S, _NAP_S = 2e-3, 1e-4
 """After a segment that held the device the thread dozes for so long before it sleeps, in naps of so long: the
-next turn of a loop often comes within a millisecond, and a processor that has slept for longer than a fifth
-of one is woken late, in a virtual machine 50 to 200 µs."""
+next turn of a loop often comes within a millisecond, and a processor that has slept is woken late, in a
+virtual machine by 50 to 200 µs."""
 
 
 class _Job(Protocol):
