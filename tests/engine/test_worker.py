@@ -267,9 +267,10 @@ async def test_what_an_ended_segment_left_on_the_device_is_waited_for_while_its_
     ids = int(rng.integers(1, 9))
     decode = Leaves(ids, resident=resident)
     segment = worker.segment(start(decode))
-    call = asyncio.ensure_future(worker.call(lambda: decode.settled))
     assert await take_all(segment) == list(range(ids)) and segment.reason == "length"
     await held.until_reached()
+    call = asyncio.ensure_future(worker.call(lambda: decode.settled))
+    await asyncio.sleep(0)
     assert decode.settled == 0 and not call.done()
     held.open()
     assert await call == 1, "another job came to the backend first"
