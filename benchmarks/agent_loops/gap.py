@@ -117,6 +117,9 @@ class Stretches:
 
     def print(self, title: str) -> None:
         print(f"{title}: {len(self.turns)} turns, µs, median (least)")
+        if not self.turns:
+            print("  none passed all marks in order: they are those of a GPU")
+            return
         names = [name for _, _, _, name in MARKS[1:]]
         columns = list(zip(*self.turns, strict=True))
         for name, column in zip(names, columns, strict=True):
