@@ -263,18 +263,25 @@ def value_pools(seed: int) -> dict[str, list[str]]:
     return {kind: sorted(values) for kind, values in sorted(pools.items())}
 
 
+def _wordnet_lines(debian: Path, file: str) -> list[str]:
+    return (debian / "usr" / "share" / "wordnet" / file).read_text(errors="replace").splitlines()
+
+
+def _glosses(debian: Path, part: str) -> Iterator[tuple[str, str]]:
+    """(offset, gloss) of every entry: its meanings and its examples in quotes, apart by semicolons."""
+    for line in _wordnet_lines(debian, f"data.{part}"):
+        if line[:1].isdigit():
+            head, _, gloss = line.partition(" | ")
+            yield head.split()[0], gloss
+
+
 def wordnet(debian: Path) -> dict[str, Any]:
     """Lemmas with their first gloss, most used first: {"noun": [[word, gloss], …], …}."""
-    root = debian / "usr" / "share" / "wordnet"
     out: dict[str, Any] = {}
     for part in ("noun", "verb", "adj"):
-        glosses = {}
-        for line in (root / f"data.{part}").read_text(errors="replace").splitlines():
-            if line[:1].isdigit():
-                head, _, gloss = line.partition(" | ")
-                glosses[head.split()[0]] = gloss.split(";")[0].strip()
+        glosses = {offset: gloss.split(";")[0].strip() for offset, gloss in _glosses(debian, part)}
         rows = []
-        for line in (root / f"index.{part}").read_text(errors="replace").splitlines():
+        for line in _wordnet_lines(debian, f"index.{part}"):
             if line.startswith(" "):
                 continue
             fields = line.split()
@@ -304,9 +311,8 @@ def sentences(debian: Path) -> list[str]:
     """Examples in the dictionary's glosses that state something: no digits, no questions, 4 to 12 words."""
     found: dict[str, None] = {}
     for part in ("noun", "verb", "adj", "adv"):
-        text = (debian / "usr" / "share" / "wordnet" / f"data.{part}").read_text(errors="replace")
-        for line in text.splitlines():
-            for example in re.findall(r'"([^"]*)"', line.partition(" | ")[2] if line[:1].isdigit() else ""):
+        for _, gloss in _glosses(debian, part):
+            for example in re.findall(r'"([^"]*)"', gloss):
                 plain = re.fullmatch(r"[A-Za-z',. -]+", example) and 4 <= len(example.split()) <= 12
                 if plain and _SUBJECT.match(example) and _STATES.search(example):
                     found[example[0].upper() + example[1:].rstrip(".") + "."] = None
