@@ -96,12 +96,7 @@ def open_view(*, as_json: bool, out: TextIO | None = None) -> View:
 
 def report(error: KogagentError) -> None:
     """One line on the error stream: what is wrong and what to do, no traceback."""
-    note(_one_line(str(error)))
-
-
-def note(line: str) -> None:
-    """A line on the error stream, whatever goes to the output."""
-    print(f"kogagent: {line}", file=sys.stderr)  # noqa: T201
+    print(f"kogagent: {_one_line(str(error))}", file=sys.stderr)  # noqa: T201
 
 
 class TextView:
