@@ -334,9 +334,10 @@ def test_the_cpu_program_takes_a_files_blocks_as_they_are(
     read = load_checkpoint(tmp_path / "m.gguf")
     try:
         backend = NativeBackend(read.spec, read.weights, program=program, threads=int(rng.integers(1, 4)))
-    except InputError:
-        assert program != "portable"  # which every processor runs
-        return
+    except InputError as error:
+        if program == "portable" or "this processor runs none of that name" not in str(error):
+            raise  # every processor runs that one, and nothing else may be refused
+        pytest.skip(str(error))
     assert f" {types} " in backend.kept_as and backend.quantisation_error == 0
     assert backend.dtype == types.split()[0]
     assert largest_divergence(backend, read, rng) < 1e-4
