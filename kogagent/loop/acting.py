@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from time import perf_counter
@@ -100,15 +101,14 @@ class Acting:
     ) -> None:
         """Run the calls of a turn; their results enter the transcript in the order of the calls, and are kept
         there as they come. A call that did not finish, for whatever reason, gets a "cancelled" result.
+        Where an error is raised the results are not written down yet: the run flushes the transcript.
 
         shown: the tools of the turn, None for all. answers: what became of calls that were deferred.
         """
         began, waited = perf_counter(), self._sink.waited_s
-        results: dict[str, ToolResult] = {}
         spans: list[tuple[float, float]] = []
-        self._results, self._spans = results, spans
+        self._results, self._spans = {}, spans
         wanted = calls if answers is not None else self._admitted(setup, calls)
-        whole = False
         try:
             try:
                 if len(wanted) == 1:
@@ -118,22 +118,29 @@ class Acting:
             finally:
                 if self._early:  # calls beyond what was allowed, or beside one that failed
                     await self.drop_early()
-            whole = True
-        finally:
+        except BaseException:
             appending = perf_counter()
-            for call in calls:
-                found = results.get(call.id)
-                if found is not None:
-                    self._transcript.post(_message(found))
-                else:
-                    for result in self._transcript.close_calls(only=call.id):
-                        self._sink.put(ToolFinished(call, result, 0.0))
-            if not whole:
-                self._transcript.flush()  # an interrupted run may not wait
-            elif self._transcript.journal is not None:
+            with contextlib.suppress(InputError):  # of a journal, which says it again when the run flushes it
+                self._append(calls)
+            raise
+        else:
+            appending = perf_counter()
+            self._append(calls)
+            if self._transcript.journal is not None:
                 self._transcript.journal.soon()  # the next turn may take its time
+        finally:
             ended = perf_counter()
             self._meter.acted(ended - began, spans, self._sink.waited_s - waited, ended - appending)
+
+    def _append(self, calls: Sequence[ToolCall]) -> None:
+        """Let the results of a turn's calls into the transcript, "cancelled" for those that have none."""
+        for call in calls:
+            found = self._results.get(call.id)
+            if found is not None:
+                self._transcript.post(_message(found))
+            else:
+                for result in self._transcript.close_calls(only=call.id):
+                    self._sink.put(ToolFinished(call, result, 0.0))
 
     def _admitted(self, setup: Setup, calls: tuple[ToolCall, ...]) -> Sequence[ToolCall]:
         """The calls that are to run; the others have their results at once."""
@@ -161,13 +168,19 @@ class Acting:
         """Several at once. The first failure cancels the others and is raised."""
         gate, results = asyncio.Semaphore(setup.limits.parallel_calls), self._results
 
+        def keep(call: ToolCall) -> None:  # its place in the history may be behind one that still runs
+            if call.id in results:
+                self._transcript.keep(results[call.id])
+
         async def one(call: ToolCall) -> None:
             async with gate:
                 try:
                     await self._one(setup, call, turn, shown, answers)
-                finally:
-                    if call.id in results:  # its place in the history may be behind one that still runs
-                        self._transcript.keep(results[call.id])
+                except BaseException:
+                    with contextlib.suppress(InputError):  # as in act
+                        keep(call)
+                    raise
+                keep(call)
 
         try:
             async with asyncio.TaskGroup() as group:

@@ -16,6 +16,13 @@ async def close(thing: object) -> None:
         await finish_within(asyncio.ensure_future(closing()), _CLOSE_S)
 
 
+def report(problem: BaseException, **about: Any) -> None:
+    """Tell the loop's exception handler of a failure that another error hides."""
+    asyncio.get_running_loop().call_exception_handler(
+        {"message": "clean-up after a run failed", "exception": problem, **about}
+    )
+
+
 async def finish_within(task: asyncio.Future[Any], limit: float) -> None:
     """Wait for a clean-up, for a bounded time, whatever cancellation arrives meanwhile; then re-raise it.
 
@@ -35,8 +42,6 @@ async def finish_within(task: asyncio.Future[Any], limit: float) -> None:
     else:
         problem = None if task.cancelled() else task.exception()
     if problem is not None:
-        asyncio.get_running_loop().call_exception_handler(
-            {"message": "clean-up after a run failed", "exception": problem, "future": task}
-        )
+        report(problem, future=task)
     if interrupted is not None:
         raise interrupted

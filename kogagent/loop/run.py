@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import threading
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
@@ -14,7 +13,7 @@ from typing import Any, TypeAlias
 from kogagent.errors import ContextError, InputError, ModelError
 from kogagent.loop.acting import Acting
 from kogagent.loop.ahead import Ahead
-from kogagent.loop.cleanup import close
+from kogagent.loop.cleanup import close, report
 from kogagent.loop.compaction import Room
 from kogagent.loop.hooks import settled
 from kogagent.loop.meter import Meter
@@ -97,14 +96,11 @@ class Run:
         try:
             async with clock:
                 finish = await self._loop()
-        except TimeoutError:
-            if not clock.expired():
-                raise  # the model's own
+        except BaseException as error:
+            if not (isinstance(error, TimeoutError) and clock.expired()):  # else a model's or a tool's own
+                self._flush_behind(error)
+                raise
             finish = self._stopped("max_seconds")
-        except BaseException:
-            with contextlib.suppress(InputError):  # the error that ends the run is the one to raise
-                self._transcript.flush()
-            raise
         finally:
             await self._drop_all()
         if self._in_turn:
@@ -125,6 +121,15 @@ class Run:
         )
         self._sink.put(RunFinished(result))
         return result
+
+    def _flush_behind(self, error: BaseException) -> None:
+        """Write the history down behind the error that ends the run. That is the one to raise, a cancellation
+        above all: a failure to write goes to the loop's exception handler, unless they are the same."""
+        try:
+            self._transcript.flush()
+        except InputError as unwritten:
+            if str(unwritten) != str(error):
+                report(unwritten)
 
     async def _loop(self) -> Finish:
         limits = self._first.limits

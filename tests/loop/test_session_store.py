@@ -427,3 +427,41 @@ def test_a_store_in_memory_works_like_one_in_a_file() -> None:
         agent = Agent(ScriptedModel(call("ls"), "x"), [ls])
         result = agent.run_sync("go", history=store.open("a"))
         assert store.messages("a") == result.messages
+
+
+@pytest.mark.parametrize("calls", [1, 3])
+@pytest.mark.parametrize("how", ["closed", "continued"])
+@pytest.mark.parametrize("end", ["cancelled", "failed"])
+async def test_an_error_that_ends_a_run_is_raised_though_its_session_is_gone(
+    path: Path, how: str, calls: int, end: str
+) -> None:
+    reported: list[BaseException] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, about: reported.append(about["exception"]))
+    began, fail = asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def hang() -> None:
+        began.set()
+        await fail.wait()
+        raise TimeoutError("the tool's own")
+
+    with SessionStore(path) as store, SessionStore(path) as elsewhere:
+        transcript = store.open("a")
+        limits = Limits(max_seconds=3600)
+        agent = Agent(ScriptedModel([call("hang")] * calls), [hang], on_tool_error="raise", limits=limits)
+        running = asyncio.create_task(agent.run("go", history=transcript))
+        await began.wait()
+        if how == "closed":
+            store.close()
+        else:
+            elsewhere.delete("a")
+        if end == "cancelled":
+            running.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await running
+        else:
+            fail.set()
+            with pytest.raises(TimeoutError, match="the tool's own"):
+                await running
+    (one,) = reported
+    assert isinstance(one, InputError) and ("is closed" if how == "closed" else "elsewhere") in str(one)
