@@ -23,10 +23,11 @@ from kogagent.engine.backends import resolve
 from kogagent.engine.backends.host import HostDecode
 from kogagent.engine.backends.native import NativeBackend, NativeKV
 from kogagent.engine.backends.native_segment import NativeDecode
+from kogagent.engine.backends.native_weights import Loader, Packed, Types
 from kogagent.engine.backends.reference import ReferenceBackend
 from kogagent.engine.sampling import SamplingParams
 from kogagent.engine.weights import random_tensors
-from kogagent.errors import ConfigError, ContextError, EngineClosedError, InputError, ModelError
+from kogagent.errors import ConfigError, ContextError, DeviceError, EngineClosedError, InputError, ModelError
 from kogagent.kernels.cpu import library
 from kogagent.spec import ModelSpec, RopeScaling
 from kogagent.testing.backends import BACKEND_CHECKS, TINY, TINY_LANES, run_check
@@ -374,6 +375,38 @@ def test_weights_beyond_half_precision_are_named(rng: np.random.Generator) -> No
     tensors["layers.2.w2"][0, 0, 0] = -70000.0  # a least value is FP16 itself
     with pytest.raises(ConfigError, match=r"'layers\.2\.w2'.*float32"):
         NativeBackend(spec, tensors, "int4")
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_memory_that_is_not_there_is_told_as_what_would_have_been_packed(
+    monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator, variant: str
+) -> None:
+    width = int(rng.choice([16, 48, 80, 272]))  # whole blocks: q, k and v may be of several types
+    wide = replace(PLAIN, **{"windows": (), "head_dim": width, **VARIANTS[variant]})
+    names = [str(kind) for kind in rng.choice([*library.TYPES], 6 * wide.n_layers + 1)]
+    if wide.head_dim != width:
+        names = [name if i % 6 not in (1, 2) else names[i - i % 6] for i, name in enumerate(names)]
+    layers = tuple(tuple(names[i : i + 6]) for i in range(0, len(names) - 1, 6))
+    types = Types(layers, names[-1])
+    nothing = Packed(types, (), np.zeros(0, np.float32), None, 0.0)
+    packed: list[int] = []
+
+    def measure(loader: Loader, given: Packed) -> Packed:
+        packed.extend(loader._stream(thread).nbytes for thread in range(loader._threads))
+        return given
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Loader, "fill", measure)
+        NativeBackend(wide, nothing, threads=int(rng.integers(1, 4))).close()
+    assert types.packed_bytes(wide) == sum(packed)
+
+    class Full:
+        kog_open = staticmethod(lambda shape: None)
+
+    large = replace(wide, vocab_size=wide.vocab_size << 20)
+    monkeypatch.setattr(library, "load", Full)
+    with pytest.raises(DeviceError, match=rf"no memory for {types.packed_bytes(large) / 1e9:.2f} GB"):
+        NativeBackend(large, nothing)
 
 
 @pytest.mark.parametrize("kind", ["float16", "bfloat16"])

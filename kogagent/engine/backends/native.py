@@ -396,9 +396,10 @@ class NativeBackend(InHostMemory):
         )
         model: int | None = self._c.kog_open(ctypes.byref(shape))
         if model is None:
-            size = spec.streamed_bytes(4.0 if types.name == "float32" else 2.0) / 1e9
+            size = types.packed_bytes(spec) / 1e9
             raise DeviceError(
-                f"the CPU program found no memory for {size:.1f} GB, or no {self._threads} threads"
+                f"the CPU program found no memory for {size:.2f} GB of weights, or no {self._threads} "
+                "threads. Free some, or load a smaller dtype."
             )
         return model
 

@@ -34,7 +34,10 @@ _HOLDS = {
 """The blocks whose numbers a type has without a loss; fewer bytes first."""
 
 _ROWS = 16
-"""Of q, k and v of several types, each begins at a multiple of so many."""
+"""Of a packed block; of q, k and v of several types, each begins at a multiple of so many."""
+_GROUP = 32
+"""Columns of integers that share what leads them; q4_k, q5_k and q6_k have eight such groups together."""
+_BITS = {"int4": 4, "int5": 5, "q4_k": 4, "q5_k": 5, "q6_k": 6}
 
 
 class Types(NamedTuple):
@@ -52,6 +55,26 @@ class Types(NamedTuple):
     @property
     def of_integers(self) -> bool:
         return any(kind in library.INTEGERS for layer in self.layers for kind in layer)
+
+    def packed_bytes(self, spec: ModelSpec) -> int:
+        """What all matrices of a model take once packed, an embedding of its own aside."""
+        q, kv, ffn = spec.lane_heads * spec.head_dim, spec.lane_kv_heads * spec.head_dim, spec.lane_ffn
+        total = 0
+        for layer in self.layers:
+            if len(set(layer[:3])) == 1:  # q, k and v share the block where one ends and the next begins
+                blocks = [(layer[0], q + 2 * kv, spec.dim)]
+            else:
+                blocks = [(layer[0], q, spec.dim), (layer[1], kv, spec.dim), (layer[2], kv, spec.dim)]
+            out, pair, down = layer[3:]
+            blocks += [
+                (out, spec.dim, q),
+                (pair, ffn, spec.dim),
+                (pair, ffn, spec.dim),
+                (down, spec.dim, ffn),
+            ]
+            total += spec.lanes * sum(_blocks_bytes(*block) for block in blocks)
+        parts = spec.lanes if spec.head == "vocab_parallel" else 1
+        return total + parts * _blocks_bytes(self.head, spec.vocab_size // parts, spec.dim)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -206,6 +229,23 @@ class Loader:
         ):
             raise ConfigError("tensor 'embed' has weights beyond FP16's range. Load with dtype='float32'.")
         return HostTensor(kind, out)
+
+
+def _blocks_bytes(kind: str, rows: int, columns: int) -> int:
+    """Of a matrix as kernels.h packs it."""
+    groups = -(-columns // _GROUP)
+    if kind in _BITS:
+        lead, together = (64, 1) if kind.startswith("int") else (64 + 8 * 32, 8)
+        block = -(-groups // together) * (lead + together * _BITS[kind] * _GROUP * _ROWS // 8)
+    elif kind == "int8":
+        block = groups * _GROUP * _ROWS + -(-groups // 2) * 64
+    elif kind == "int8_row":
+        block = groups * _GROUP * _ROWS + 64
+    elif kind == "bfloat16":
+        block = -(-columns // 2) * 4 * _ROWS
+    else:
+        block = columns * np.dtype(kind).itemsize * _ROWS
+    return -(-rows // _ROWS) * block
 
 
 def _source(tensor: HostTensor) -> int:
