@@ -110,7 +110,8 @@ class ClockedBackend(InstantBackend):
         return turns * self._prefill_s + (passes - turns) * self._pass_s
 
     def _walked(self, script: Sequence[int]) -> _Said:
-        """What pre-fill chooses of a script, and what the kernel says behind that and the run it leads."""
+        """What pre-fill chooses of a script, and what the kernel says behind that and the run it leads, if
+        anything: it begins with the second choice."""
         assert self._start is not None
         matcher, forced = self._start.fork(), list[bool]()
         while len(forced) < len(script):
@@ -123,13 +124,14 @@ class ClockedBackend(InstantBackend):
             else:
                 matcher.advance(script[len(forced)])
             forced += [True] * len(run) or [False]
-        choices = [at for at, no_choice in enumerate(forced) if not no_choice]
+        end = len(script)
+        choice, begin, *_ = (*(at for at, no_choice in enumerate(forced) if not no_choice), end, end)
         tokens, due = list[tuple[float, Token]](), 0.0
-        for at in range(choices[1], len(script)):
+        for at in range(begin, end):
             due += 0.0 if forced[at] else self._pass_s
-            reason = Reason.STOP if at == len(script) - 1 else Reason.RUNNING
+            reason = Reason.STOP if at == end - 1 else Reason.RUNNING
             tokens.append((due, Token(script[at], -0.5, reason, forced[at])))
-        return script[choices[0]], tokens
+        return script[min(choice, end - 1)], tokens  # which nobody asks for where there is no choice
 
     def greedy(
         self, kv: ClockedKV, ids: Sequence[int], legal: int, mask: npt.NDArray[np.uint32] | None

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx2
+import numpy as np
 import openai
 import pytest
 
@@ -42,11 +44,13 @@ from benchmarks.agent_loops.tape import Step, Tape
 from benchmarks.agent_loops.twins import gguf_of
 from benchmarks.common import Figure, Record, append, make_record
 from benchmarks.shapes import SHAPES
-from kogagent import Agent, Engine, Limits, Message, ToolMessage, tool
-from kogagent.engine.weights import load_checkpoint
+from kogagent import Agent, Choices, Engine, Limits, Message, ToolMessage, tool
+from kogagent.engine.engine import EngineCore
+from kogagent.engine.weights import load_checkpoint, read_spec
 from kogagent.errors import InputError
 from kogagent.testing import ScriptedModel, call
 from kogagent.testing.tiny import TINY_CHAT, write_tiny_model
+from kogagent.tokenizer import Tokenizer
 
 
 @tool
@@ -133,6 +137,24 @@ def test_a_device_without_a_model_says_its_script_under_the_real_grammar(
     assert ("beside_us" in found) == (backend is not InstantBackend), "of a device that has a clock"
     assert not {"prefill_us", "sampled_us", "forced_us"} & set(found), "the device's own time is none of it"
     assert {r.case for r in found.values()} == {"host/3 turns/2 tools/x"}
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+async def test_a_clock_says_scripts_of_no_choice_of_one_and_of_two(
+    model: Path, count: int, rng: np.random.Generator
+) -> None:
+    letters = [chr(i) for i in rng.choice(np.arange(ord("a"), ord("z") + 1), 20, replace=False)]
+    texts = ["".join(letters), "".join(letters[1:]), "".join(letters[1:9])][:count]
+    tokenizer, scripts = Tokenizer.load(model), deque[Sequence[int]]()
+    backend = ClockedBackend(read_spec(model), scripts, pass_s=1e-6, prefill_s=1e-6)
+    with Engine(EngineCore(lambda: backend), tokenizer) as engine:
+        for text in texts:
+            scripts.append((*tokenizer.encode_markup(text), tokenizer.end_ids[0]))
+            prompt = f"{text}: which of the texts is it?"  # begins anew: a short one's choice is the kernel's
+            stream = engine.stream(prompt, grammar=Choices(texts), max_tokens=60)
+            assert "".join([token.text async for token in stream]) == text
+            choices = 0 if count == 1 else 1 if text is texts[0] or count == 2 else 2
+            assert stream.usage.sampled_tokens == choices, "each byte is a token here"
 
 
 def test_the_stretches_between_two_launches_are_those_of_every_turn_but_the_first(model: Path) -> None:
