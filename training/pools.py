@@ -34,19 +34,27 @@ def _decent(text: str) -> bool:
 ENDINGS = ("txt", "md", "csv", "json", "py", "pdf", "png", "log", "xml", "yaml", "docx", "html")
 
 
+def without_crude(gathered: dict[str, Any]) -> dict[str, Any]:
+    """What sources.py gathered without crude words and sentences; marked, so that it is looked at once."""
+    if gathered.get("decent"):
+        return gathered
+    words = {part: [w for w in entries if _decent(w[0])] for part, entries in gathered["wordnet"].items()}
+    said = [sentence for sentence in gathered["sentences"] if _decent(sentence)]
+    return {**gathered, "wordnet": words, "sentences": said, "decent": True}
+
+
 class Pools:
     """What sources.py gathered, but for crude words."""
 
     def __init__(self, path: Path) -> None:
         with gzip.open(path, "rt") as file:
-            raw = json.load(file)
+            raw = without_crude(json.load(file))  # a file made before they were left out there has no mark
         self.operations: list[dict[str, Any]] = raw["operations"]
         self.values: dict[str, list[str]] = raw["values"]
-        words = {k: [w for w in raw["wordnet"][k] if _decent(w[0])] for k in ("noun", "verb", "adj")}
-        self.nouns: list[list[str]] = words["noun"]
-        self.verbs: list[list[str]] = words["verb"]
-        self.adjectives: list[list[str]] = words["adj"]
-        self.sentences: list[str] = [s for s in raw["sentences"] if _decent(s)]
+        self.nouns: list[list[str]] = raw["wordnet"]["noun"]
+        self.verbs: list[list[str]] = raw["wordnet"]["verb"]
+        self.adjectives: list[list[str]] = raw["wordnet"]["adj"]
+        self.sentences: list[str] = raw["sentences"]
         """Statements about anything."""
 
     def value(self, rng: random.Random, kind: str) -> str:

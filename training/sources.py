@@ -24,6 +24,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from training.pools import without_crude
+
 PROSE_PACKAGES = {
     "numpy": "BSD-3-Clause",
     "torch": "BSD-3-Clause",
@@ -381,12 +383,14 @@ def main() -> None:
     operations = [*boto_operations(rng), *google_operations(rng)]
     rng.shuffle(operations)
     found = len(operations)
-    pools: dict[str, Any] = {
-        "operations": operations[: args.operations],
-        "values": value_pools(args.seed),
-        "wordnet": wordnet(args.debian),
-        "sentences": sentences(args.debian),
-    }
+    pools = without_crude(
+        {
+            "operations": operations[: args.operations],
+            "values": value_pools(args.seed),
+            "wordnet": wordnet(args.debian),
+            "sentences": sentences(args.debian),
+        }
+    )
     with gzip.open(args.out / "pools.json.gz", "wt") as out:
         json.dump(pools, out, ensure_ascii=False, separators=(",", ":"))
     documents = list(prose(args.debian, 6000))

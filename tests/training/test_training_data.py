@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import random
+import re
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -12,12 +14,13 @@ import jsonschema
 import numpy as np
 import pytest
 
+from training import pools
 from training.data import DataConfig, Ids, Packer, shards
 from training.desk.facts import HERE, unplaced
 from training.desk.tasks import Desk
 from training.dialogues import Writer
 from training.engine_types import engine_messages, tool_specs
-from training.naming import Split, held_out
+from training.naming import Split, checksum, held_out
 from training.pools import Pools
 from training.render import BRANCH, END_OF_TEXT, ID_MASK, IGNORED, SPECIAL, TRAINED, Renderer, text_parts
 from training.tokenizer import config
@@ -203,3 +206,20 @@ def test_a_shard_that_cannot_be_made_is_told_and_left_out(
     assert "no word for 3" in capfd.readouterr().err
     with pytest.raises(RuntimeError, match="mend the generator"):
         list(shards(replace(config_, seed=9), 1, range(100)))
+
+
+def test_crude_words_are_looked_for_once_and_never_drawn(
+    data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = json.loads(gzip.decompress((data_folder / "pools.json.gz").read_bytes()))
+    word = random.choice([w for w, _ in found["wordnet"]["noun"] if re.fullmatch("[a-z]+", w)])
+    monkeypatch.setattr(pools, "_CRUDE", {checksum(word)})
+    kept = pools.without_crude(found)
+    (tmp_path / "kept.gz").write_bytes(gzip.compress(json.dumps(kept).encode()))
+    old = Pools(data_folder / "pools.json.gz")
+    monkeypatch.setattr(pools, "_decent", None)  # not called for what is marked
+    new = Pools(tmp_path / "kept.gz")
+    assert vars(new) == vars(old), "a file made before is read as one of now"
+    assert word not in [w for w, _ in new.nouns] and 0 < len(new.nouns) < len(found["wordnet"]["noun"])
+    assert 0 < len(new.sentences) < len(found["sentences"])
+    assert not any(re.search(rf"\b{word}\b", s.lower()) for s in new.sentences)
