@@ -23,7 +23,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, ClassVar, ParamSpec, TypeVar, cast
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -81,6 +81,8 @@ class ToolError(KogagentError, RuntimeError):
 
 class Retry(ToolError):
     """Raised by a tool: the arguments were usable but wrong; the model is told why and may retry."""
+
+    advice: ClassVar[str] = "Correct the call and try again."  # the model reads it behind the message
 
 
 class ToolFailed(ToolError):

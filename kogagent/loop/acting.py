@@ -9,7 +9,7 @@ from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
-from kogagent.errors import InputError
+from kogagent.errors import InputError, Retry
 from kogagent.loop.clipping import clipped
 from kogagent.loop.hooks import settled
 from kogagent.loop.limits import Limits
@@ -275,7 +275,8 @@ class Acting:
             text = clipped(setup.model, result.text, most)
             if text is not result.text:
                 result = replace(result, text=text)
-        key = hash((call.name, call.arguments, result.text))
+        said = result.text
+        key = hash((call.name, call.arguments, said))
         if key not in self._seen:
             self._seen.add(key)
             self.stale = 0
@@ -283,14 +284,15 @@ class Acting:
             self.stale += 1
             if limits.repeated_calls is not None and self.stale >= limits.repeated_calls - 1 > 0:
                 nudge = "[The same call gave the same result before. Use it, or do something else.]"
-                result = replace(result, text=f"{result.text}\n{nudge}")
+                result = replace(result, text=f"{said}\n{nudge}")
         if result.status != "retry":
             if self._retries:
                 self._retries.pop(call.name, None)
             return result
         refused = self._retries[call.name] = self._retries.get(call.name, 0) + 1
         if limits.tool_retries is not None and refused > limits.tool_retries:
-            text = f"{outcome.error} This was attempt {refused}: stop calling {call.name} and go on without."
+            said = said.removesuffix(Retry.advice).rstrip()
+            text = f"{said}\nThis was attempt {refused}: stop calling {call.name} and go on without."
             result = replace(result, text=text, status="failed")
         return result
 

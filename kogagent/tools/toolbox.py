@@ -283,7 +283,7 @@ class Toolbox:
         if isinstance(error, Retry):
             said = said or "The arguments cannot be used."
             said += "" if said.endswith((".", "!", "?")) else "."
-            status, text = "retry", f"{said} Correct the call and try again."
+            status, text = "retry", f"{said} {Retry.advice}"
         elif isinstance(error, Deferred):
             status, text = "deferred", said or "The result comes later."
             return ToolOutcome(ToolResult(call.id, call.name, text, status), started, ended)

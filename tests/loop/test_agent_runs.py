@@ -8,9 +8,10 @@ import inspect
 import itertools
 import logging
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, assert_never
 
+import numpy as np
 import pytest
 from pydantic import BaseModel, Field
 
@@ -47,6 +48,7 @@ from kogagent import (
     ToolFinished,
     ToolMessage,
     ToolProgress,
+    ToolResult,
     ToolStarted,
     Transcript,
     TurnEnd,
@@ -386,8 +388,29 @@ async def test_a_tool_that_asks_for_retries_too_often_is_given_up_for_the_model(
     model = ScriptedModel(*[call("picky", n=n) for n in range(4)], "x")
     result = await Agent(model, [picky], limits=Limits(tool_retries=2)).run("go")
     assert statuses(result) == ["retry", "retry", "failed", "failed"]
-    assert "stop calling picky" in tool_texts(result)[2]
+    given_up = "This was attempt 3: stop calling picky and go on without."
+    assert tool_texts(result)[1:3] == ["not so. Correct the call and try again.", f"not so.\n{given_up}"]
     assert len(result.failures) == 4
+
+
+async def test_what_a_tool_says_when_it_is_given_up_is_as_short_as_before_and_as_a_hook_left_it(
+    rng: np.random.Generator,
+) -> None:
+    secret = "".join(rng.choice(list("abcdefgh"), rng.integers(500, 5_000)))
+
+    async def picky(n: int) -> None:
+        raise Retry(f"{secret} \ud800")
+
+    def hide(asked: ToolCall, result: ToolResult) -> ToolResult:
+        return replace(result, text="hidden")
+
+    for hooks in (Hooks(), Hooks(after_call=hide)):
+        model = ScriptedModel(call("picky", n=0), call("picky", n=1), "x")
+        result = await Agent(model, [picky], limits=Limits(tool_retries=1), hooks=hooks).run("go")
+        first, last = tool_texts(result)
+        said = first.removesuffix(Retry.advice).rstrip()
+        assert last == f"{said}\nThis was attempt 2: stop calling picky and go on without."
+        assert secret not in last and "\ud800" not in last
 
 
 # ── limits ───────────────────────────────────────────────────────────────────────────────────
