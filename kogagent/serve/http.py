@@ -207,5 +207,9 @@ def _error(error: InputError) -> JSONResponse:
 async def _http_error(request: Request, error: Exception) -> JSONResponse:
     """Starlette's own: no such route, another method."""
     assert isinstance(error, HTTPException)
-    told = error_body(f"{request.method} {request.url.path}: {error.detail}", kind="invalid_request_error")
+    routes = [route for route in request.app.routes if isinstance(route, Route)]
+    there = ", ".join(f"{min(route.methods or ())} {route.path_format}" for route in routes)
+    told = error_body(
+        f"{request.method} {request.url.path}: {error.detail}; there is {there}", kind="invalid_request_error"
+    )
     return JSONResponse(told, error.status_code, error.headers)

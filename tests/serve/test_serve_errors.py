@@ -25,6 +25,7 @@ CALLED = {
     "tool_calls": [{"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
 }
 OTHER = {"role": "tool", "tool_call_id": "b", "content": ""}
+THERE = "GET /health, GET /metrics, GET /v1/models, GET /v1/models/{name}, POST /v1/chat/completions"
 IMAGE = [{"type": "image_url", "image_url": {"url": "x"}}]
 
 
@@ -145,7 +146,10 @@ async def test_what_is_no_request_is_told_in_the_same_shape(tokenizer: Tokenizer
                 await http.post(path, content=b"{}", headers={"content-type": "text/plain"}),
             ),
             (404, "/v1/embeddings", await http.post("/v1/embeddings", content=b"{}")),
-            (405, "GET", await http.get(path)),
+            # what a client asks whose base URL lacks /v1, or that speaks the newer protocol
+            (404, f"there is {THERE}", await http.post("/chat/completions", content=b"{}")),
+            (404, f"there is {THERE}", await http.post("/v1/responses", content=b"{}")),
+            (405, f"GET {path}: Method Not Allowed; there is {THERE}", await http.get(path)),
         ]
         for status, words, answer in answers:
             assert answer.status_code == status, answer.text
