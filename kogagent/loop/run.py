@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import reprlib
 import threading
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
@@ -51,6 +52,8 @@ from kogagent.types import (
 from kogagent.types.quick import maker
 
 _turn_request, _turn_started, _turn_finished = maker(TurnRequest), maker(TurnStarted), maker(TurnFinished)
+_BRIEFLY = reprlib.Repr()  # of a long text, head and tail
+_BRIEFLY.maxstring = 200
 _Turn: TypeAlias = tuple[AssistantMessage, FinishReason]
 
 
@@ -170,7 +173,8 @@ class Run:
             if isinstance(step, GiveUp):
                 raise ModelError(
                     f"no answer fits the output type after {self._asked_again + 1} attempts: {step.reason} "
-                    "Make the type simpler, give room in Limits(turn_tokens=…), or use a stronger model."
+                    f"The last was {_BRIEFLY.repr(message.text)}. Make the type simpler, bound its lists and "
+                    "texts (max_length), give room in Limits(turn_tokens=…), or use a stronger model."
                 )
             if isinstance(step, AskAgain):
                 self._asked_again += 1

@@ -575,6 +575,16 @@ async def test_an_answer_that_never_fits_is_the_models_error_after_a_bounded_num
     assert len(model.requests) == 3 and transcript.messages[-1] == AssistantMessage("no")
 
 
+async def test_an_answer_given_up_is_shown_in_the_error_head_and_tail_with_what_may_help(
+    rng: np.random.Generator,
+) -> None:
+    middle = "," * int(rng.integers(1_000, 100_000))
+    model = ScriptedModel(f"Oslo{middle}Bergen")
+    with pytest.raises(ModelError, match=r"'Oslo,+\.\.\.,+Bergen'.*max_length") as raised:
+        await Agent(model, output_type=Weather, limits=Limits(output_retries=0)).run("go")
+    assert len(str(raised.value)) < 1_000
+
+
 async def test_a_limit_leaves_no_half_made_output() -> None:
     model = ScriptedModel(call("ls"), repeat=True)
     result = await Agent(model, [ls], output_type=Weather, limits=Limits(max_turns=2)).run("go")
