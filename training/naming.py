@@ -44,6 +44,11 @@ def kept(options: Sequence[str]) -> str:
     return _kept(options) if isinstance(options, tuple) else min(options, key=checksum)
 
 
+def choose(rng: random.Random, options: Sequence[str], more: Sequence[str], split: Split) -> str:
+    """One of the options; in training also one of `more`, which the test split never shows."""
+    return rng.choice([*options, *more] if split == "train" else options)
+
+
 @lru_cache(1 << 12)
 def _kept(options: tuple[str, ...]) -> str:
     return min(options, key=checksum)

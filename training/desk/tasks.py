@@ -21,7 +21,7 @@ from training.desk.chains import (
     sql_chain,
 )
 from training.desk.combined import cell_and_fact, share, two_cells, two_facts, two_prices, two_rows
-from training.naming import uncapital
+from training.naming import Split, choose, uncapital
 from training.tools import Call
 from training.toolsmith import Toolsmith
 from training.turns import Conversation, Message, plan, system
@@ -110,8 +110,17 @@ class Desk:
 JOINERS = (
     " ", " ", " Also: ", " And ", " And ", "\n", " I also want to know: ", " Next: ", " Then: ", "\n\n", " Second question: ", " One more: ", " Further: ", "\nAnd: ", " At the same time: ",
 )  # fmt: skip
+MORE_JOINERS = (
+    " Besides: ", " And also: ", " After that: ", " Then also: ", " Another thing: ", " And another question: ", " While you are at it: ", " Another question: ", "\nAlso: ", "\nThen: ", " Plus: ",
+    " And one thing more: ", " I also need this: ", " What I need too: ", " Moreover: ", " Next question: ", " And finally: ", " Oh, and ",
+)  # fmt: skip
 OPENERS = (
     "Please help: ", "Hi! ", "A question: ", "I'd like to know: ", "Tell me: ", "For my report: ", "Look this up: ", "Hello. ", "Can you find out? ",
+)  # fmt: skip
+MORE_OPENERS = (
+    "Good morning. ", "Hello, I have a question. ", "Quick question: ", "Could you look something up? ", "I need some help: ", "Please look into this: ", "One thing I need: ", "Hey! ",
+    "Help me with this: ", "Would you check something for me? ", "Sorry to bother you: ", "For a friend: ", "I am writing a report and need to know: ", "Good evening! ", "My question is: ",
+    "Do you know this? ", "Have a look, please: ", "Find this out for me: ", "I was asked this today: ", "Let me know: ", "Just a short one: ",
 )  # fmt: skip
 BETTER = (
     "", "", "I correct the call.", "I try again with the right name.", "That does not help, so I try another way.", "That was not it.", "I look elsewhere.",
@@ -134,7 +143,7 @@ class _Talk:
     def request(self, rng: random.Random, chains: list[Chain]) -> list[str]:
         """Appends the request, the turns that work the chains off stage by stage, and the answer. What a call
         brought once is not asked for again. Returns what the answer must hold."""
-        self.messages.append(Message("user", _asked(rng, chains)))
+        self.messages.append(Message("user", _asked(rng, chains, self.desk.smith.split)))
         todo = [[list(stage) for stage in c.stages] for c in chains]
         # all that can go together, one after the other, or some first: which are left must be seen each time
         how = rng.choices(("all", "one", "some"), (45, 30, 25))[0]
@@ -191,7 +200,7 @@ class _Talk:
         return result
 
 
-def _asked(rng: random.Random, chains: list[Chain]) -> str:
+def _asked(rng: random.Random, chains: list[Chain], split: Split) -> str:
     """The questions as one request."""
     request = chains[0].question
     if len(chains) > 1 and rng.random() < 0.12:
@@ -201,12 +210,12 @@ def _asked(rng: random.Random, chains: list[Chain]) -> str:
             rng.choice(["", "", "Three things:\n" if len(chains) == 3 else "Please answer these:\n"])
             + request
         )
-    joiner = rng.choice(JOINERS)
+    joiner = choose(rng, JOINERS, MORE_JOINERS, split)
     for c in chains[1:]:
         # a name, which the question may begin with, keeps its capital
-        small = joiner == " And " and re.split(r"\W", c.question)[0] in SMALL
+        small = joiner in (" And ", " Oh, and ") and re.split(r"\W", c.question)[0] in SMALL
         request += joiner + (uncapital(c.question, ()) if small else c.question)
-    return rng.choice(OPENERS) + request if rng.random() < 0.3 else request
+    return choose(rng, OPENERS, MORE_OPENERS, split) + request if rng.random() < 0.3 else request
 
 
 def _step_words(world: worlds.World, c: Call, rng: random.Random) -> str:
@@ -352,5 +361,38 @@ SMALL = frozenset(
         "After",
         "With",
         "Through",
+        "Please",
+        "Could",
+        "Can",
+        "Just",
+        "Exactly",
+        "So",
+        "Well",
+        "Now",
+        "Let",
+        "Do",
+        "Get",
+        "Say",
+        "Whose",
+        "If",
+        "Suppose",
+        "Up",
+        "Till",
+        "Towards",
+        "Behind",
+        "Under",
+        "As",
+        "Work",
+        "Check",
+        "Subtract",
+        "Put",
+        "Change",
+        "Turn",
+        "Calculate",
+        "Without",
+        "Taking",
+        "Only",
+        "Names",
+        "All",
     ]
 )  # words that a question may begin with, small behind "And"
