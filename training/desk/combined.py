@@ -154,7 +154,7 @@ ALTOGETHER = (
     "What {said} do {a} and {b} have together?", "Add up the {said} of {a} and {b}.", "What is the {said} of {a} and {b} in all?", "The {said} of {a} plus that of {b}?",
     "How much {said} have {a} and {b} together?", "Give me the sum of the {said} of {a} and of {b}.",
     "What is the {said} of {a} and {b} together?", "Tell me the total {said} of {a} and {b}.", "Can you add the {said} of {a} to that of {b}?",
-    "What total {said} do {a} and {b} have?", "If you add the {said} of {b} to that of {a}, what do you get?", "I need the {said} of {a} together with the {said} of {b}.",
+    "What total {said} do {a} and {b} have?", "If you add the {said} of {b} to that of {a}, what do you get?", "For {a} and {b}, what is the {said} in total?",
     "What do the {said} of {a} and the {said} of {b} come to?", "The combined {said} of {a} and {b}?", "How much {said} is it altogether for {a} and {b}?",
     "Work out the {said} of {a} and {b} combined.",
 )  # fmt: skip
