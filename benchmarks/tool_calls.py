@@ -9,7 +9,9 @@ and
 phrasings that training never shows. BFCL questions are read from the installed package bfcl-eval (Apache-2.0,
 `pip install --no-deps bfcl-eval`); its Python types become JSON Schema types, dots in names underscores, and
 the score is this file's own. A set of calls asks for at least one call (tool_choice "required") under the
-grammar; irrelevance leaves the choice free and counts turns without a call. --free turns the grammar off,
+grammar; irrelevance leaves the choice free and counts turns without a call. Requests of everyday, written by
+hand for two agents of four tools each, leave the choice free as an agent does; everyday_files asks the same
+with two tools more, which list and read files and are never right. --free turns the grammar off,
 --distinct ends a turn at a call that it has made already.
 """
 
@@ -33,7 +35,9 @@ from kogagent.errors import InputError, KogagentError
 from kogagent.loop.protocols import ToolChoice, TurnRequest
 from kogagent.types import CallReady, Message, SystemMessage, ToolSpec, UserMessage
 
-HELD_OUT = Path(__file__).resolve().parent / "data" / "held_out.jsonl"
+DATA = Path(__file__).resolve().parent / "data"
+HELD_OUT = DATA / "held_out.jsonl"
+OWN = ("held_out", "everyday", "everyday_files")
 BFCL = ("simple_python", "multiple", "parallel", "parallel_multiple", "irrelevance")
 TYPES = {"dict": "object", "float": "number", "tuple": "array", "any": "string", "int": "integer"}
 
@@ -41,12 +45,17 @@ TYPES = {"dict": "object", "float": "number", "tuple": "array", "any": "string",
 @dataclass(frozen=True)
 class Question:
     """accepted: one entry per call: (name, {parameter: accepted values}); "" among them: may be left out.
-    Empty: no call is right."""
+    Empty: no call is right. open: the model may answer without a call, whatever is right."""
 
     id: str
     messages: tuple[Message, ...]
     tools: tuple[ToolSpec, ...]
     accepted: tuple[tuple[str, dict[str, list[Any]]], ...]
+    open: bool = False
+
+    def choice(self, *, grammar: bool) -> ToolChoice:
+        """Which turns the model may make; without a grammar nothing can make it call."""
+        return "required" if self.accepted and grammar and not self.open else "auto"
 
 
 @dataclass(frozen=True)
@@ -78,6 +87,24 @@ def _only(value: Any) -> Any:
     if isinstance(value, dict):
         return {k: [_only(v)] for k, v in value.items()}
     return [_only(v) for v in value] if isinstance(value, list) else value
+
+
+def questions_of(name: str) -> Iterator[Question]:
+    """The questions of a set of OWN or BFCL."""
+    if name in BFCL:
+        return bfcl(name)
+    return held_out() if name == "held_out" else everyday(files=name == "everyday_files")
+
+
+def everyday(*, files: bool) -> Iterator[Question]:
+    """Requests as people type them. files: beside tools for files, which none of them needs."""
+    data = json.loads((DATA / "everyday.json").read_text(encoding="utf-8"))
+    for agent in data["agents"]:
+        names = agent["tools"] + (data["files"] if files else [])
+        tools = tuple(ToolSpec(n, **data["tools"][n]) for n in names)
+        for number, (text, calls) in enumerate(agent["requests"]):
+            accepted = tuple((name, arguments) for name, arguments in calls)
+            yield Question(f"{agent['name']}_{number}", (UserMessage(text),), tools, accepted, open=True)
 
 
 def bfcl(name: str) -> Iterator[Question]:
@@ -237,8 +264,9 @@ async def ask(
     engine: Engine, question: Question, *, grammar: bool, max_tokens: int, distinct: bool = False
 ) -> Score:
     """One turn of the model."""
-    choice: ToolChoice = "required" if question.accepted and grammar else "auto"
-    request = TurnRequest(question.messages, question.tools, tool_choice=choice, max_tokens=max_tokens)
+    request = TurnRequest(
+        question.messages, question.tools, tool_choice=question.choice(grammar=grammar), max_tokens=max_tokens
+    )
     model = engine.model(constrained=grammar, distinct_calls=distinct)
     calls: list[tuple[str, Any]] = []
     started = time.perf_counter()
@@ -270,7 +298,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("model", help="a known name, a checkpoint directory or a .gguf file")
-    parser.add_argument("--sets", nargs="+", default=["held_out"], choices=["held_out", *BFCL])
+    parser.add_argument("--sets", nargs="+", default=["held_out"], choices=[*OWN, *BFCL])
     parser.add_argument(
         "--limit", type=int, default=0, help="the first so many questions of each set; 0: all"
     )
@@ -285,7 +313,7 @@ def main() -> None:
     records = []
     with Engine.load(args.model, device=args.device, dtype=args.dtype) as engine:
         for name in args.sets:
-            questions = list(held_out() if name == "held_out" else bfcl(name))
+            questions = list(questions_of(name))
             questions = questions[: args.limit] if args.limit else questions
             scores = asyncio.run(
                 score_set(

@@ -15,6 +15,7 @@ from benchmarks.tool_calls import (
     arguments_match,
     ask,
     blame,
+    everyday,
     held_out,
     json_schema,
     judge,
@@ -146,6 +147,29 @@ def test_held_out_requests_are_valid_and_wholly_of_the_test_split() -> None:
         schemas = {t["name"]: t["parameters"] for t in row["tools"]}
         for name, arguments in row["calls"]:
             jsonschema.validate(arguments, schemas[name])
+
+
+def test_everyday_requests_hold_calls_their_tools_allow_and_files_add_tools_alone() -> None:
+    plain, files = list(everyday(files=False)), list(everyday(files=True))
+    assert len(plain) == len(files) == 50 and len({q.messages for q in plain}) == 50
+    assert sum(not q.accepted for q in plain) == 20
+    for q, more in zip(plain, files, strict=True):
+        assert more.tools[: len(q.tools)] == q.tools and len(more.tools) == len(q.tools) + 2
+        assert (q.id, q.messages, q.accepted) == (more.id, more.messages, more.accepted)
+        schemas = {tool.name: tool.parameters for tool in q.tools}
+        for name, accepted in q.accepted:  # each accepted value, the others as they come first
+            for key, values in accepted.items():
+                for value in values:
+                    chosen = {k: v[0] for k, v in accepted.items()} | {key: value}
+                    given = {k: v for k, v in chosen.items() if v != ""}
+                    jsonschema.validate(given, {**schemas[name], "additionalProperties": False})
+
+
+def test_a_call_is_asked_for_where_one_is_right_unless_the_question_is_open() -> None:
+    question = _question(("weather", {"city": ["Oslo"]}))
+    assert question.choice(grammar=True) == "required"
+    assert question.choice(grammar=False) == _question().choice(grammar=True) == "auto"
+    assert all(q.choice(grammar=True) == "auto" for q in everyday(files=False))
 
 
 async def test_the_shipped_model_answers_a_question_in_the_engine() -> None:
