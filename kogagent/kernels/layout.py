@@ -28,7 +28,7 @@ ROWS, COLUMNS = 8, 32  # of a tile
 WARPS = 8  # that compute
 MAX_STAGES = 24
 MAX_SPLITS = 16
-HEAD_SCRATCH = 8256
+HEAD_SCRATCH = 2496
 MISC = 944
 KEY_BLOCK = 8  # positions that go to one split together: a chunk
 _PACED_BYTES = 40_000  # of a phase on a block
@@ -137,7 +137,7 @@ class Layout:
     @property
     def poll_first(self) -> int:
         """Cycles before a block looks for the words of an exchange for the first time, see docs/kernel.md."""
-        return 800 if self.device_lanes > 1 else min(400, self._phase_bytes // 100)
+        return min(800 if self.device_lanes > 1 else 400, self._phase_bytes // 100)
 
     @property
     def _phase_bytes(self) -> int:

@@ -101,7 +101,7 @@ def exchange_buffers(
         "obuf": words(2, 2 * spec.n_layers, lanes, width, spec.dim),
         "f1": words(lanes, spec.dim),
         "f2": words(spec.dim // 2),
-        "cand": words(2, layout.blocks, 6),
+        "cand": words(2, 3, layout.blocks, 2),
         "hist": words(2, layout.blocks, 16),
         "times": words(2, 2 * spec.n_layers, lanes, width, spec.dim // 2) if linked else words(1),
         "started": words(MAX_DEVICES),
@@ -140,7 +140,7 @@ def connect_to_itself(program: Program, dead: int) -> None:
     steps = {
         "obuf": lane * layout.width,
         "f1": lane,
-        "cand": 6 * blocks,
+        "cand": 2 * blocks,
         "hist": 16 * blocks,
         "times": lane * layout.width // 2,
         "started": 8,

@@ -210,15 +210,19 @@ __device__ __forceinline__ void before_first_look() {
 }
 // Fills v by load(v), which asks for words not wanted as if they had come, until all carry the tag.
 template <int N, class Load>
-__device__ __forceinline__ void poll(u64 (&v)[N], u32 tag, Load load) {
+__device__ __forceinline__ void poll_at_once(u64 (&v)[N], u32 tag, Load load) {
     u32 spins = 0, wrong;
-    before_first_look();
     do {
         load(v);
         wrong = 0;
 #pragma unroll
         for (int i = 0; i < N; i++) wrong |= tag_of(v[i]) ^ tag;
     } while (wrong && !give_up(spins));
+}
+template <int N, class Load>
+__device__ __forceinline__ void poll(u64 (&v)[N], u32 tag, Load load) {
+    before_first_look();
+    poll_at_once(v, tag, load);
 }
 // Cells of two words each, shared by all consumer threads: put(cell, value, value). No barrier after. One loop with
 // one exit: code that runs once a phase is paid for by the byte, in misses of the instruction cache.

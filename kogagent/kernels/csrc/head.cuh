@@ -46,6 +46,26 @@ __device__ __forceinline__ void add_mass(Mass& a, float top, float sum) {
     a.top = m;
 }
 
+// What a thread, a warp, a block, then all of them have found.
+struct Found {
+    Best best = {-INFINITY, NOBODY, 0};
+    Mass mass = {-INFINITY, 0};
+    u32 flags = 0;
+};
+// The same in all threads of the warp. By the order of bits: every step of it is one instruction, where shuffles take five and a comparison each.
+__device__ __forceinline__ Found found_by_warp(const Found& f) {
+    Found all;
+    const u32 key = f.best.who == NOBODY ? 0u : order_key(f.best.z + 0.0f);  // -0 is 0
+    const u32 top_key = __reduce_max_sync(~0u, key);
+    all.best.who = __reduce_min_sync(~0u, key == top_key ? f.best.who : NOBODY);
+    all.best.logit = __uint_as_float(__reduce_or_sync(~0u, f.best.who == all.best.who ? __float_as_uint(f.best.logit) : 0u));
+    if (all.best.who != NOBODY) all.best.z = key_value(top_key);
+    all.mass.top = key_value(__reduce_max_sync(~0u, order_key(f.mass.top)));
+    all.mass.sum = warp_sum(f.mass.top == -INFINITY ? 0.0f : f.mass.sum * expf(f.mass.top - all.mass.top));
+    all.flags = __reduce_or_sync(~0u, f.flags);
+    return all;
+}
+
 enum Flags { NOT_A_NUMBER = 1, ABORTED = 2, LOST = 4 };  // LOST: the sender had given up waiting
 constexpr int STAMP_SHIFT = 8;  // of a candidate's time, with an emulated link: 24 bits of nanoseconds
 
@@ -60,15 +80,14 @@ struct Choice {
 __device__ __forceinline__ bool is_judged() { return p.grammar.tokens || p.guided; }
 
 struct HeadScratch {  // shared memory, fixed size
-    float z[256];
-    u32 who[256];
-    float logit[256], top[256], sum[256];
-    u32 flags[256];
+    Found own[WARPS], all[WARPS];  // of a warp: among this block's ids, among all blocks' candidates
     u32 part[16][16];
     u32 total[16];
     float warp_f[WARPS][16];
     u32 warp_u[WARPS][16];
 };
+
+static_assert(sizeof(HeadScratch) == 2496, "HEAD_SCRATCH of kernels/layout.py");
 
 enum Reduce { ADD_COUNTS, ADD_MASSES, MAXIMUM };
 
@@ -240,51 +259,70 @@ __device__ __forceinline__ float threshold(HeadScratch& s, const float* z, int r
     return limit;
 }
 
-// What all devices' blocks have found, into the scratch's first THREADS places: a thread takes each THREADS-th.
-__device__ __forceinline__ void read_candidates(HeadScratch& s, int parity, u32 tag) {
-    Best best = {-INFINITY, NOBODY, 0};
-    Mass mass = {-INFINITY, 0};
-    u32 flags = 0;
-#pragma unroll 1
-    for (int block = threadIdx.x; block < p.blocks; block += THREADS) {
-        const u64* from = (const u64*)p.cand + ((size_t)parity * p.blocks + block) * 6;
-        u64 x[6];
-        poll(x, tag, [&](u64 (&to)[6]) {
+// Candidates lie in planes of two words a block, which a warp reads in few lines: z and who, logit and flags, the mass.
+__device__ __forceinline__ size_t candidate_place(int parity, int plane, int block) { return ((size_t)(parity * 3 + plane) * p.blocks + block) * 2; }
+// One warp.
+__device__ __forceinline__ void publish_candidate(const Found& f, int parity, u32 tag) {
+    const int lane = as_new(threadIdx.x) & 31;
+    const u32 words[] = {__float_as_uint(f.best.z), f.best.who, __float_as_uint(f.best.logit), f.flags, __float_as_uint(f.mass.top), __float_as_uint(f.mass.sum)};
+    u32 word = words[0];
 #pragma unroll
-            for (int i = 0; i < 6; i += 2) load_two_shared_words(from + i, to[i], to[i + 1]);
-        });
+    for (int i = 1; i < 6; i++)
+        if (lane == i) word = words[i];
+    if (lane < 6) share_word((u64*)p.cand, CAND, candidate_place(parity, lane >> 1, this_block()) + (lane & 1), tagged(word, tag));
+}
+// The candidates of all devices' blocks: a thread takes each THREADS-th.
+__device__ __forceinline__ Found read_candidates(int parity, u32 tag) {
+    constexpr int AT_ONCE = (Model::blocks + THREADS - 1) / THREADS;
+    const int tid = as_new(threadIdx.x);
+    Found f;
+    u64 x[6 * AT_ONCE];
+    poll_at_once(x, tag, [&](u64 (&to)[6 * AT_ONCE]) {
+#pragma unroll
+        for (int i = 0; i < 3 * AT_ONCE; i++) {
+            const int block = tid + i / 3 * THREADS;
+            to[2 * i] = to[2 * i + 1] = (u64)tag << 32;
+            if (block < p.blocks) load_two_shared_words((const u64*)p.cand + candidate_place(parity, i % 3, block), to[2 * i], to[2 * i + 1]);
+        }
+    });
+#pragma unroll
+    for (int i = 0; i < AT_ONCE; i++) {
+        const int block = tid + i * THREADS;
+        if (block >= p.blocks) break;
+        const u64* words = x + 6 * i;
         if (LINK && is_far(this_block() / p.group, block / p.group)) {
             u32 spins = 0;
-            while ((((u32)nanoseconds() << STAMP_SHIFT) - ((u32)x[5] & ~0u << STAMP_SHIFT)) >> STAMP_SHIFT < (u32)p.link_ns && !give_up(spins)) {
+            while ((((u32)nanoseconds() << STAMP_SHIFT) - ((u32)words[3] & ~0u << STAMP_SHIFT)) >> STAMP_SHIFT < (u32)p.link_ns && !give_up(spins)) {
             }
         }
-        take_better(best, __uint_as_float((u32)x[0]), (u32)x[1], __uint_as_float((u32)x[2]));
-        add_mass(mass, __uint_as_float((u32)x[3]), __uint_as_float((u32)x[4]));
-        flags |= (u32)x[5];
+        take_better(f.best, __uint_as_float((u32)words[0]), (u32)words[1], __uint_as_float((u32)words[2]));
+        add_mass(f.mass, __uint_as_float((u32)words[4]), __uint_as_float((u32)words[5]));
+        f.flags |= (u32)words[3] & ((1u << STAMP_SHIFT) - 1);
     }
-    s.z[threadIdx.x] = best.z;
-    s.who[threadIdx.x] = best.who;
-    s.logit[threadIdx.x] = best.logit;
-    s.top[threadIdx.x] = mass.top;
-    s.sum[threadIdx.x] = mass.sum;
-    s.flags[threadIdx.x] = flags & ((1u << STAMP_SHIFT) - 1);
+    return f;
+}
+
+// The row of this block's candidate on its way into level 2, where the next pass finds it if the candidate is chosen. One warp.
+__device__ __forceinline__ void fetch_embedding(u32 id) {
+    const char* row = (const char*)p.embed + (size_t)id * p.dim * 2;
+#pragma unroll 1
+    for (int at = (as_new(threadIdx.x) & 31) * 128; at < p.dim * 2; at += 32 * 128) prefetch_level2(row + at);
 }
 
 // The id of `position` from this block's logits [rows]: rows stand for ids first_id.. . All consumer threads.
 // z: under a grammar it holds the verdicts first; they are kept in `verdicts` while z is written.
 __device__ __forceinline__ Choice choose(HeadScratch& s, float* logits, float* z, u16* verdicts, int first_id, int rows, int position,
                          int parity, u32 aborted, u32 tag) {
-    const int tid = threadIdx.x, warp = tid >> 5, lane = tid & 31;
+    const int tid = as_new(threadIdx.x), warp = tid >> 5, lane = tid & 31;
     const bool draws = p.temperature > 0.0f;
     const bool filters = draws && (p.top_k > 0 || p.top_p < 1.0f || p.min_p > 0.0f);
-    Mass mass = {-INFINITY, 0};
-    u32 flags = 0;
+    Found mine;
 #pragma unroll 1
     for (int r = tid; r < rows; r += THREADS) {
         const float x = logits[r];
         const int id = first_id + r;
-        if (!(x < INFINITY)) flags |= NOT_A_NUMBER;
-        add_mass(mass, x, 1.0f);
+        if (!(x < INFINITY)) mine.flags |= NOT_A_NUMBER;
+        add_mass(mine.mass, x, 1.0f);
         float y = x;
         if (p.penalty != 1.0f && ((const u8*)p.seen)[id]) y = x > 0 ? __fdiv_rn(x, p.penalty) : x * p.penalty;
         bool legal = id < p.legal_ids && (!p.mask || (((const u32*)p.mask)[id >> 5] >> (id & 31) & 1));
@@ -300,104 +338,33 @@ __device__ __forceinline__ Choice choose(HeadScratch& s, float* logits, float* z
         sync_consumers();
         least = threshold(s, z, rows, tag + 1);
     }
-    Best best = {-INFINITY, NOBODY, 0};
     const u64 key = splitmix64(p.seed ^ splitmix64((u64)position));
 #pragma unroll 1
     for (int r = tid; r < rows; r += THREADS) {
         float v = z[r];
         if (v == -INFINITY || v < least) continue;
         if (draws) v += gumbel(key, first_id + r);
-        take_better(best, v, (u32)(first_id + r) << VERDICT_BITS | (is_judged() ? verdicts[r] : FREE), logits[r]);
+        take_better(mine.best, v, (u32)(first_id + r) << VERDICT_BITS | (is_judged() ? verdicts[r] : FREE), logits[r]);
     }
-#pragma unroll
-    for (int o = 16; o; o >>= 1) {
-        const float bz = __shfl_xor_sync(~0u, best.z, o), bl = __shfl_xor_sync(~0u, best.logit, o);
-        const u32 bi = __shfl_xor_sync(~0u, best.who, o);
-        take_better(best, bz, bi, bl);
-        const float mt = __shfl_xor_sync(~0u, mass.top, o), ms = __shfl_xor_sync(~0u, mass.sum, o);
-        Mass low = lane & o ? Mass{mt, ms} : mass, high = lane & o ? mass : Mass{mt, ms};  // same order in both
-        add_mass(low, high.top, high.sum);
-        mass = low;
-    }
-    flags = __reduce_or_sync(~0u, flags);
-    if (lane == 0) {
-        s.z[warp] = best.z;
-        s.who[warp] = best.who;
-        s.logit[warp] = best.logit;
-        s.top[warp] = mass.top;
-        s.sum[warp] = mass.sum;
-        s.flags[warp] = flags;
-    }
+    mine = found_by_warp(mine);
+    if (lane == 0) s.own[warp] = mine;
     sync_consumers();
-    if (tid == 0) {
-#pragma unroll 1
-        for (int i = 1; i < WARPS; i++) {
-            take_better(best, s.z[i], s.who[i], s.logit[i]);
-            add_mass(mass, s.top[i], s.sum[i]);
-            flags |= s.flags[i];
-        }
-        if constexpr (LINK) flags |= (u32)nanoseconds() << STAMP_SHIFT;
-        const size_t at = ((size_t)parity * p.blocks + (u32)this_block()) * 6;
-        u64* to = (u64*)p.cand + at;
-        store_word(to, tagged(__float_as_uint(best.z), tag));
-        store_word(to + 1, tagged(best.who, tag));
-        store_word(to + 2, tagged(__float_as_uint(best.logit), tag));
-        store_word(to + 3, tagged(__float_as_uint(mass.top), tag));
-        store_word(to + 4, tagged(__float_as_uint(mass.sum), tag));
-        store_word(to + 5, tagged(flags | aborted, tag));
-        if constexpr (SEVERAL) {
-            store_two_to_others(CAND, at, tagged(__float_as_uint(best.z), tag), tagged(best.who, tag));
-            store_two_to_others(CAND, at + 2, tagged(__float_as_uint(best.logit), tag), tagged(__float_as_uint(mass.top), tag));
-            store_two_to_others(CAND, at + 4, tagged(__float_as_uint(mass.sum), tag), tagged(flags | aborted, tag));
-        }
+    if (warp == 0) {
+        mine = found_by_warp(lane < WARPS ? s.own[lane] : Found{});
+        if (mine.best.who != NOBODY) fetch_embedding(mine.best.who >> VERDICT_BITS);
+        mine.flags |= aborted;
+        if constexpr (LINK) mine.flags |= (u32)nanoseconds() << STAMP_SHIFT;
+        publish_candidate(mine, parity, tag);
     }
-    sync_consumers();
-    if constexpr (SEVERAL || LINK) {
-        read_candidates(s, parity, tag);
-    } else if (tid < p.blocks) {
-        const u64* from = (const u64*)p.cand + ((size_t)parity * p.blocks + tid) * 6;
-        u64 x[6];
-        u32 spins = 0, wrong;
-        do {
-            wrong = 0;
-#pragma unroll
-            for (int i = 0; i < 6; i += 2) load_two_words(from + i, x[i], x[i + 1]);
-#pragma unroll
-            for (int i = 0; i < 6; i++) wrong |= tag_of(x[i]) ^ tag;
-        } while (wrong && !give_up(spins));
-        s.z[tid] = __uint_as_float((u32)x[0]);
-        s.who[tid] = (u32)x[1];
-        s.logit[tid] = __uint_as_float((u32)x[2]);
-        s.top[tid] = __uint_as_float((u32)x[3]);
-        s.sum[tid] = __uint_as_float((u32)x[4]);
-        s.flags[tid] = (u32)x[5];
-    }
+    const Found theirs = found_by_warp(read_candidates(parity, tag));
+    if (lane == 0) s.all[warp] = theirs;
     sync_consumers();
     // Every warp reduces all candidates alike, so that no further word is needed.
-    best = {-INFINITY, NOBODY, 0};
-    mass = {-INFINITY, 0};
-    flags = 0;
-#pragma unroll 1
-    for (int i = lane; i < (p.blocks < THREADS ? p.blocks : THREADS); i += 32) {
-        take_better(best, s.z[i], s.who[i], s.logit[i]);
-        add_mass(mass, s.top[i], s.sum[i]);
-        flags |= s.flags[i];
-    }
-#pragma unroll
-    for (int o = 16; o; o >>= 1) {
-        const float bz = __shfl_xor_sync(~0u, best.z, o), bl = __shfl_xor_sync(~0u, best.logit, o);
-        const u32 bi = __shfl_xor_sync(~0u, best.who, o);
-        take_better(best, bz, bi, bl);
-        const float mt = __shfl_xor_sync(~0u, mass.top, o), ms = __shfl_xor_sync(~0u, mass.sum, o);
-        Mass low = lane & o ? Mass{mt, ms} : mass, high = lane & o ? mass : Mass{mt, ms};
-        add_mass(low, high.top, high.sum);
-        mass = low;
-    }
+    const Found all = found_by_warp(lane < WARPS ? s.all[lane] : Found{});
     Choice c;
-    c.flags = __reduce_or_sync(~0u, flags);
-    c.id = best.who == NOBODY ? -1 : (int)(best.who >> VERDICT_BITS);
-    c.verdict = best.who & ((1u << VERDICT_BITS) - 1);
-    c.logprob = best.logit - mass.top - logf(mass.sum);
-    sync_consumers();  // the scratch may be written again
+    c.flags = all.flags;
+    c.id = all.best.who == NOBODY ? -1 : (int)(all.best.who >> VERDICT_BITS);
+    c.verdict = all.best.who & ((1u << VERDICT_BITS) - 1);
+    c.logprob = all.best.logit - all.mass.top - logf(all.mass.sum);
     return c;
 }

@@ -29,6 +29,13 @@ __device__ __forceinline__ bool is_stop(int id) {
     for (int i = 0; i < p.n_stop; i++) found |= __ldg((const int*)p.stop_ids + i) == id;
     return found;
 }
+// The same for an id that all threads of a warp hold: asked for at once.
+__device__ __forceinline__ bool is_stop_of_warp(int id) {
+    bool found = false;
+#pragma unroll 1
+    for (int i = as_new(threadIdx.x) & 31; i < p.n_stop; i += 32) found |= __ldg((const int*)p.stop_ids + i) == id;
+    return __any_sync(~0u, found);
+}
 // Ids that the host wrote, perhaps while this launch ran. All are read past the first cache, which may hold what was there before.
 struct Ids {
     const int* first;
@@ -82,7 +89,7 @@ __device__ __forceinline__ Outcome outcome_of(const Choice& c, int* cut, int emi
         o.reason = CANCELLED;
     } else if (c.id < 0) {
         o.reason = FAILED_NO_ID;
-    } else if (is_stop(c.id)) {
+    } else if (is_stop_of_warp(c.id)) {
         o.reason = STOP_ID;
     } else if (emitted + 1 >= p.max_tokens) {
         o.reason = LENGTH;

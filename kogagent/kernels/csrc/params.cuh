@@ -113,7 +113,7 @@ struct Params : Model {
     u64 obuf;        // [2][2N][lanes][W][D]   module outputs that reach others, f32
     u64 f1;          // [lanes][D]             streams at the head, f32
     u64 f2;          // [D/2]                  their mean or sum, f16 pairs
-    u64 cand;        // [2][blocks][6]         best id of a block
+    u64 cand;        // [2][3][blocks][2]      best id of a block
     u64 hist;        // [2][blocks][16]        partial sums of the threshold searches
     // sampling
     u64 seen;        // u8 [V]

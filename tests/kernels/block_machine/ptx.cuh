@@ -78,6 +78,7 @@ template <class Join> inline u32 warp_reduce(u32 v, Join join) {
 }
 inline u32 __reduce_add_sync(u32, u32 v) { return warp_reduce(v, [](u32 a, u32 b) { return a + b; }); }
 inline u32 __reduce_max_sync(u32, u32 v) { return warp_reduce(v, [](u32 a, u32 b) { return a > b ? a : b; }); }
+inline u32 __reduce_min_sync(u32, u32 v) { return warp_reduce(v, [](u32 a, u32 b) { return a < b ? a : b; }); }
 inline u32 __reduce_or_sync(u32, u32 v) { return warp_reduce(v, [](u32 a, u32 b) { return a | b; }); }
 inline bool __any_sync(u32, bool v) { return warp_reduce(v, [](u32 a, u32 b) { return a | b; }); }
 inline bool __all_sync(u32, bool v) { return !warp_reduce(!v, [](u32 a, u32 b) { return a | b; }); }
@@ -128,6 +129,7 @@ inline u64 load_news_from_host(const u64* p) { return load_word(p); }
 inline void load_two_words_anywhere(const u64* p, u64& a, u64& b) { load_two_words(p, a, b); }
 inline void store_word_anywhere(u64* p, u64 v) { store_word(p, v); }
 inline u32 load_from_host(const u32* p) { return *(volatile const u32*)p; }
+inline void prefetch_level2(const void*) {}
 inline u64 nanoseconds() { machine_wait(); return machine_time(); }
 
 // ── arithmetic ──
