@@ -72,7 +72,7 @@ def test_every_kernel_of_prefill_compiles_and_spills_nothing_that_counts(tmp_pat
     child = [sys.executable, "-W", "ignore", str(Path(__file__).with_name("prefill_builds.py"))]
     environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
     environment |= {"TRITON_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(Path(__file__).parents[2])}
-    arguments = ["laneformer-2b", "float16", "90", "32", "512"]
+    arguments = ["laneformer-2b", "float16", "90", "16", "32", "64", "512"]
     ran = subprocess.run([*child, *arguments], env=environment, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr
     found = [json.loads(line) for line in ran.stdout.splitlines()]
