@@ -6,9 +6,9 @@
 
 A case is "new ids after a reused prefix". The figure is the time from asking a session for its next token to
 that token in the consumer's hands, greedy; "pre-fill alone" is the same from the cache's owner. Every timed
-run follows an untimed one of its own kind. The floor is the larger of two times measured in the same rounds:
-the weights streamed once, and the products' operations at the rate of an 8192 x 8192 x 8192 FP16 product.
-Peers compute an ordinary transformer of the same matrices.
+run follows an untimed one of its own kind: at once, and in cases of their own 20 ms later. The floor is the
+larger of two times measured in the same rounds: the weights streamed once, and the products' operations at
+the rate of an 8192 x 8192 x 8192 FP16 product. Peers compute an ordinary transformer of the same matrices.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ from kogagent.spec import ModelSpec
 
 CASES = ((2000, 8), (2000, 32), (0, 128), (0, 512), (0, 2048), (0, 4096))
 """(reused ids, new ids)"""
-
+RESTED = ((2000, 32), (0, 512))
+"""Cases that are also timed after a pause, as behind a tool that takes a while."""
+REST_S = 0.020
 
 BETWEEN = 100.0
 """µs of an idle card that lie between two passes, not in one."""
@@ -119,12 +121,13 @@ def product_rate() -> Callable[[], float]:
     return run
 
 
-def _after_its_own(run: Callable[[], float]) -> Callable[[], float]:
-    """The run behind an untimed one of its kind, as a loop's turn follows the turn before: not behind another
-    program, which leaves caches and clocks in another state."""
+def _after_its_own(run: Callable[[], float], rest: float) -> Callable[[], float]:
+    """The run `rest` seconds behind an untimed one of its kind, as a loop's turn follows the turn before: not
+    behind another program, which leaves caches and clocks in another state."""
 
     def second() -> float:
         run()
+        time.sleep(rest)
         return run()
 
     return second
@@ -150,23 +153,26 @@ def measure(spec: ModelSpec, repeats: int, *, peers: bool) -> list[Record]:
         if peers:
             for name, run in torch_runs(spec, reused, new).items():
                 runs[name] = lambda once=run: _milliseconds(once)  # type: ignore[misc]
-        for name in runs.keys() - {"stream", "rate"}:
-            runs[name] = _after_its_own(runs[name])
-        figures = interleave(runs, repeats, warm_up=2)
-        stream, product, ours = (figures.pop(name) for name in ("stream", "rate", "ours"))
         operations = 2 * (weights - head) * new + 2 * head
-        floors = (stream.value, operations / product.value * 1e3)
-        note = (
-            f"floors: weights streamed {floors[0]:.2f} ms, {operations / 1e12:.2f} TFLOP of products at "
-            f"{product.value / 1e12:.0f} TFLOP/s {floors[1]:.2f} ms; random weights, greedy"
-        )
-        case = f"{spec.name}/fp16/{new} after {reused}"
-        records.append(
-            make_record(
-                "ttft", case, "cuda", "ms", ours, limit=max(floors), peers=figures, device="cuda", note=note
+        for rest in (0.0, REST_S) if (reused, new) in RESTED else (0.0,):
+            timed = {
+                name: run if name in ("stream", "rate") else _after_its_own(run, rest)
+                for name, run in runs.items()
+            }
+            figures = interleave(timed, repeats, warm_up=2)
+            stream, product, ours = (figures.pop(name) for name in ("stream", "rate", "ours"))
+            floors = (stream.value, operations / product.value * 1e3)
+            note = (
+                f"floors: weights streamed {floors[0]:.2f} ms, {operations / 1e12:.2f} TFLOP of products at "
+                f"{product.value / 1e12:.0f} TFLOP/s {floors[1]:.2f} ms; random weights, greedy"
             )
-        )
-        show(records[-1:])
+            later = f" {rest * 1e3:.0f} ms later" if rest else ""
+            case, limit = f"{spec.name}/fp16/{new} after {reused}{later}", max(floors)
+            made = make_record(
+                "ttft", case, "cuda", "ms", ours, limit=limit, peers=figures, device="cuda", note=note
+            )
+            records.append(made)
+            show([made])
         torch.cuda.empty_cache()
     loaded.core.close()
     return records

@@ -384,8 +384,8 @@ class Passes:
         )
 
     def _blocks(self, w: torch.Tensor, rows: int) -> tuple[tuple[int, int], dict[str, int]]:
-        """The grid and the blocks of a product of few rows. Programs of 64 rows of weights that leave a third of
-        the card idle are faster than twice as many of 32; they want a stage more than those that fill it."""
+        """The grid and the blocks of a product of few rows. Programs of 64 rows of weights that leave a third
+        of the card idle are faster than twice as many of 32, and want one more stage than a full card."""
         lanes, size, _ = w.shape
         programs = lanes * (size // 64)
         block_n, block_t = 64 if 3 * programs >= 2 * self._tiles else 32, max(16, _power(rows))
