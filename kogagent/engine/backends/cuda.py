@@ -142,9 +142,9 @@ class CudaBackend:
         self, kv: KV, ids: Sequence[int], legal_ids: int, mask: npt.NDArray[np.uint32] | None = None
     ) -> tuple[int, float] | None:
         """Prefill, and of the legal ids the one with the largest logit, with its logprob; None where logits
-        are not finite."""
+        are not finite. ids: a segment's pending ones, which its Progress has checked (10 µs of 512).
+        """
         own = own_kv(kv, self._device)
-        check_pending(own, ids, self._spec.vocab_size)
         legal = min(legal_ids or self._spec.vocab_size, self._spec.vocab_size)
         own.gather()
         found = self._prefill.greedy(own.store, own.length, ids, legal, mask)

@@ -78,6 +78,7 @@ class Prefill:
         # Plain memory: the processor has just waited for the card, and torch's code would come from memory.
         self._best: Any = self._passes.best.numpy().data
         self._copied: Any = torch.cuda.Event() if on_card else None  # type: ignore[no-untyped-call]
+        self._queued = False  # behind the event's last record there may be work that has not ended
         self._graphs: dict[tuple[int, bool], Any] = {}  # by bucket and whether the tail is in it
         if capture:
             self._capture()
@@ -154,10 +155,17 @@ class Prefill:
         to, staged = self._copies[rows]
         to.copy_(staged[index], non_blocking=True)
 
-    def _wait(self) -> None:
-        """Until the tail that was queued has ended."""
+    def _record(self) -> None:
+        """Note that something is queued."""
         if self._copied is not None:
+            self._copied.record()
+            self._queued = True
+
+    def _wait(self) -> None:
+        """Until what was noted last has ended. To ask again costs a call into the driver: no one does."""
+        if self._queued:
             self._copied.synchronize()
+            self._queued = False
 
     def _bodies(
         self,
@@ -173,8 +181,7 @@ class Prefill:
 
         Words are packed by the struct module: NumPy's code would have to come from memory.
         """
-        if self._copied is not None:
-            self._copied.synchronize()  # the last call's copies have left the pinned memory
+        self._wait()  # the last call's copies have left the pinned memory
         most = self._buckets[-1]
         address, capacity = cache.data_ptr(), cache.shape[3]
         for index, start in enumerate(range(0, len(ids), most)):
@@ -192,14 +199,13 @@ class Prefill:
             graph = self._graphs.get((bucket, with_tail))
             if not with_tail:
                 self._take(bucket, index)
-                if self._copied is not None:
-                    self._copied.record()
+                self._record()
             if graph is not None:
                 graph.replay()
             elif with_tail:
                 self._first_token(bucket)
             else:
                 self._passes.body(bucket)
-            if with_tail and self._copied is not None:
-                self._copied.record()
+            if with_tail:
+                self._record()
             yield len(part)
