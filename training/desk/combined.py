@@ -6,7 +6,7 @@ from __future__ import annotations
 import random
 
 from training.desk.chains import AND, COUNTED, Chain, Stages, look_up, topics
-from training.desk.facts import Fact
+from training.desk.facts import Fact, articles
 from training.desk.tables import SAID, Table, quoted
 from training.desk.units import plain_number
 from training.desk.world import World, value_of
@@ -312,9 +312,9 @@ def two_prices(rng: random.Random, world: World, roles: list[str]) -> Chain | No
         return None
     if rng.random() < 0.25:
         x, y = (a, b) if a.number >= b.number else (b, a)
-        question = pick(rng, DEARER, world.kinds.split).format(x=x.obj, y=y.obj, e=e)
+        question = articles(pick(rng, DEARER, world.kinds.split).format(x=x.obj, y=y.obj, e=e))
         stages.append([world.call("compute", expression=f"{x.text} - {y.text}")])
-        said = f"A {x.obj} costs {x.text} and a {y.obj} {y.text} {a.unit}: {{v}} {a.unit} more."
+        said = articles(f"A {x.obj} costs {x.text} and a {y.obj} {y.text} {a.unit}: {{v}} {a.unit} more.")
         return Chain(question, stages, lambda r: said.format(v=value_of(r[-1])), topics=topics(a, b))
     i, j = rng.randint(1, 12), rng.randint(2, 12)
     first, second = (f"{n} {f.obj if n == 1 else plural(f.obj)}" for n, f in ((i, a), (j, b)))

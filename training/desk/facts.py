@@ -229,10 +229,11 @@ class Fact:
         return f"{self.text} {self.unit}".strip()
 
     def answer(self, value: str) -> str:
-        return f"{_articles(self.kind.answer.replace('{v}', value))}."
+        return f"{articles(self.kind.answer.replace('{v}', value))}."
 
 
-def _articles(text: str) -> str:
+def articles(text: str) -> str:
+    """With "an" where a vowel follows."""
     return re.sub(r"\b([Aa]) (?=[aeio])", r"\1n ", text)
 
 
@@ -306,7 +307,7 @@ def draw_fact(
             template = template.replace(slot, word)
         for slot, word in more.items():
             template = template.replace(f"{{{slot}}}", word)
-        return _capital(_articles(template))
+        return _capital(articles(template))
 
     asked = pick(rng, kind.questions, kinds.split)
     return Fact(

@@ -15,7 +15,7 @@ from training.desk.names import proper_name
 from training.desk.tables import Table, database, draw_tables
 from training.desk.units import ALL_UNITS, LONG, SHORT, convert, plain_number, shown
 from training.kinds import Kinds
-from training.naming import capital, pick, rename, styled
+from training.naming import capital, choose, pick, rename, styled
 from training.tools import Call
 
 ROLE_NAMES = {
@@ -27,16 +27,22 @@ ROLE_NAMES = {
     "convert": "convert convert_units unit_convert change_unit to_unit convert_value units",
 }
 ROLE_ABOUT = {
-    "list": "List the files.|Names of all text files.|Shows which documents there are.|List the documents of {w}.",
-    "read": "Read one text file.|Returns the text of a file.|Open a document and show its lines.|Read a file of {w}.",
+    "list": "List the files.|Names of all text files.|Shows which documents there are.|List the documents of {w}."
+    "|Lists all documents.|Which files there are.|Gives the names of the files.|Tells what can be read.|See what files exist.|All file names of {w}, one list.",
+    "read": "Read one text file.|Returns the text of a file.|Open a document and show its lines.|Read a file of {w}."
+    "|Read what a file says.|Gives the whole text of one document.|Shows a document.|Load one file and return its lines for you.|Get the contents of a file.|Text of one document of {w}.",
     "search": "Find lines that contain the words.|Search all files for a text.|Search the documents; returns "
-    "matching lines.|Full-text search over the files.",
+    "matching lines.|Full-text search over the files."
+    "|Look for words in all files.|Finds the lines in which the words stand.|Search every document for some words.|Returns the lines that match a text.|Where do these words occur? Gives the lines.|Looks up words in the files of {w}.",
     "query": "Ask the database with one SELECT.|Run a read-only SQL query.|Query the SQLite database.|Read the "
-    "database by SQL.",
+    "database by SQL."
+    "|Runs one SELECT on the database.|Look up rows with SQL.|Sends a SQL query to the database and returns rows.|Select from the tables by SQL.|Database access, reading only, by SQL.|Answers one SQL SELECT.",
     "compute": "Work out an arithmetic expression.|Evaluate a formula with + - * / and parentheses.|Calculator.|"
-    "Computes the value of an expression.",
+    "Computes the value of an expression."
+    "|Does arithmetic.|Calculates with numbers, + - * / and parentheses.|Work out a sum, product or quotient.|Returns the result of a calculation for you.|Tool: gives the number that an expression makes.",
     "convert": "Convert a value from one unit to another.|Unit conversion.|Change the unit of a quantity.|Converts "
-    "lengths, masses, volumes, times and temperatures.",
+    "lengths, masses, volumes, times and temperatures."
+    "|Turns one unit into another.|Unit converter for length, mass, volume, time and temperature.|Gives a value in the unit wanted.|Change a value to other units.|Express a quantity in another unit for you.",
 }
 ROLE_ARGS = {
     "read": {"file": "file path name filename document"},
@@ -61,6 +67,10 @@ ARG_ABOUT = {
 HEADS = (
     "Notes on {e}.", "About {e}.", "{E}: what we know.", "Report on {e}, {y}.", "{E}", "# {E}", "Facts about {e}", "{E}, a portrait.", "Visit to {e} in {y}.",
     "All there is to know about {e}:", "{E} ({y})", "This text is about {e}.",
+)  # fmt: skip
+MORE_HEADS = (
+    "A visit to {e}.", "{E} in {y}.", "What one should know of {e}.", "From our notes on {e}:", "{E} at a glance", "== {E} ==", "Some facts about {e}.", "{E}, seen in {y}.",
+    "Description of {e}.", "Written down about {e} in {y}:", "Who wants to know about {e} may read this.", "{E} in figures and names.", "Guide to {e}", "Summary: {e}.",
 )  # fmt: skip
 
 
@@ -184,7 +194,9 @@ def _files(rng: random.Random, world: World) -> None:
                 f"{rng.choice(['about', 'notes', 'visit'])}_{low}.md",
             ]
         )
-        head = rng.choice(HEADS).format(e=entity, E=capital(entity), y=rng.randint(1990, 2025))
+        head = choose(rng, HEADS, MORE_HEADS, kinds.split).format(
+            e=entity, E=capital(entity), y=rng.randint(1990, 2025)
+        )
         world.files[file] = [head]
         for kind in rng.sample(KINDS, rng.randint(3, 6)):
             _tell_of(rng, world, entity, file, kind)
@@ -274,6 +286,15 @@ def _tell(world: World, fact: Fact) -> bool:
     return True
 
 
+SCHEMA = (" Tables: {}.", " Tables: {}.", " The tables are {}.", " Schema: {}")
+MORE_SCHEMA = (
+    " It holds {}.",
+    " There are these tables: {}.",
+    " Tables and columns: {}.",
+    " The database has {}.",
+)
+
+
 def tool_specs(rng: random.Random, world: World, roles: list[str]) -> list[dict[str, Any]]:
     """The tools of these roles, as the model is told of them."""
     place = proper_name(rng, world.kinds)
@@ -294,7 +315,7 @@ def tool_specs(rng: random.Random, world: World, roles: list[str]) -> list[dict[
         if role == "query":
             open_, comma = rng.choice([(" (", ", "), (" (", ", "), ("(", ",")])
             shape = [f"{t.name}{open_}{comma.join(t.columns)})" for t in world.tables]
-            lead = rng.choice([" Tables: {}.", " Tables: {}.", " The tables are {}.", " Schema: {}"])
+            lead = choose(rng, SCHEMA, MORE_SCHEMA, world.kinds.split)
             about += lead.format(", ".join(shape))
             if told := _measures(rng, world.measures):
                 about += rng.choice([" {}.", " Units: {}.", " ({})"]).format(told)
