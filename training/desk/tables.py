@@ -401,12 +401,17 @@ def draw_question(rng: random.Random, kinds: Kinds, tables: list[Table]) -> Ques
     _, asks, sql, answer = rng.choice(forms)
     told = fields["asks"] if asks == "{asks}" else asks.split("|")
     text = pick(rng, told, kinds.split).format(**fields)
-    text = capital(text)
+    text = capital(_an(text))
     selected = sql.split(" FROM ")[0]
     column = fields["num"] if "{num}" in selected else ""
     answer = answer.replace("{v}", "{{v}}")
     names = tuple(str(fields[k]) for k in ("name", "val", "who") if k in fields)
-    return Question(text, sql.format(**fields), answer.format(**fields), column, names)
+    return Question(text, sql.format(**fields), _an(answer.format(**fields)), column, names)
+
+
+def _an(text: str) -> str:
+    """With "an" before a column that needs it: an age, an hours. A capital A may be a value."""
+    return re.sub(r"\ba (?=[aeio]|hours\b)", "an ", text)
 
 
 def _fields(

@@ -100,7 +100,7 @@ class Desk:
             chain = rng.choice(self.kinds)(rng, self.world, self.roles)
             if not chain or not (told := chain.unplaced()):
                 continue
-            asked = told.topics or {told.question.partition("?")[0]}
+            asked = told.topics or {json.dumps(told.calls[0])}
             if not taken & asked:  # nobody asks the same twice in other words
                 taken |= asked
                 drawn.append(told)
