@@ -78,7 +78,7 @@ class Prefill:
         # Plain memory: the processor has just waited for the card, and torch's code would come from memory.
         self._best: Any = self._passes.best.numpy().data
         self._copied: Any = torch.cuda.Event() if on_card else None  # type: ignore[no-untyped-call]
-        self._queued = False  # behind the event's last record there may be work that has not ended
+        self._queued = False  # whether what the event was recorded behind may still run
         self._graphs: dict[tuple[int, bool], Any] = {}  # by bucket and whether the tail is in it
         if capture:
             self._capture()
@@ -162,7 +162,7 @@ class Prefill:
             self._queued = True
 
     def _wait(self) -> None:
-        """Until what was noted last has ended. To ask again costs a call into the driver: no one does."""
+        """Until what was noted last has ended. Where that is known the driver is not asked."""
         if self._queued:
             self._copied.synchronize()
             self._queued = False
