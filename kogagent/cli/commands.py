@@ -129,6 +129,7 @@ async def _talk(agent: Agent, view: View, name: str) -> int:
     from kogagent.loop.transcript import Transcript
 
     asked = sys.stdin.isatty()
+    typed = asked and sys.platform != "win32"  # whose loops wait for sockets alone
     if asked:
         print(f"{name}; an empty line ends it", file=sys.stderr)  # noqa: T201
     transcript, code = Transcript(), DONE
@@ -137,7 +138,7 @@ async def _talk(agent: Agent, view: View, name: str) -> int:
             print("> ", end="", file=sys.stderr, flush=True)  # noqa: T201
         before = transcript.fork()
         try:
-            line = await asyncio.to_thread(_line)
+            line = await (_typed() if typed else asyncio.to_thread(_line))
             if not line:
                 return DONE if asked else code
             if not asked:
@@ -149,6 +150,18 @@ async def _talk(agent: Agent, view: View, name: str) -> int:
         except KogagentError as error:
             view.error(error)
             transcript, code = before, code or _code(error)
+
+
+async def _typed() -> str:
+    """The next line of a terminal. Awaited on the loop: a thread that reads could not be interrupted, and the
+    command would not end before somebody pressed Enter."""
+    loop, ready = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(sys.stdin, ready.set)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_reader(sys.stdin)
+    return _line()  # a terminal hands over whole lines, one at a time
 
 
 def _line() -> str:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
 from types import SimpleNamespace, TracebackType
-from typing import Any
+from typing import IO, Any
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -232,6 +234,36 @@ def test_a_line_that_cannot_be_answered_is_forgotten_and_the_chat_goes_on(
     assert result.exit_code == code and result.stderr == f"kogagent: {error}\n"
     texts = [getattr(message, "text", "") for message in engine.played.requests[2].messages]
     assert texts == ["I am Ada", "Hello Ada.", "Who am I?"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no pseudo-terminals")
+def test_an_interrupt_ends_a_chat_that_waits_for_a_line(tmp_path: Path) -> None:
+    import pty
+
+    model = write_tiny_model(tmp_path / "tiny")
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "kogagent", "chat", str(model), "--device", "cpu", "--max-tokens", "5"]
+    with subprocess.Popen(command, stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as chat:
+        try:
+            assert chat.stderr is not None
+            _read_until(chat.stderr, b"\n> ")
+            os.write(ours, b"Hello\n")
+            _read_until(chat.stderr, b"> ")  # it is answered, and the next is waited for
+            chat.send_signal(signal.SIGINT)
+            chat.wait()
+        finally:
+            chat.kill()
+            os.close(ours)
+            os.close(theirs)
+    assert chat.returncode == 130
+
+
+def _read_until(stream: IO[bytes], end: bytes) -> None:
+    said = b""
+    while not said.endswith(end):
+        more = stream.read(1)
+        assert more, said
+        said += more
 
 
 def test_a_dead_device_ends_the_chat(monkeypatch: pytest.MonkeyPatch) -> None:
