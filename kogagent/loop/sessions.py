@@ -22,6 +22,8 @@ from kogagent.loop.notation import message_from_json, message_to_json, parse
 from kogagent.loop.transcript import Transcript
 from kogagent.types import Message, ToolMessage, ToolResult
 
+_NOW = "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')"
+
 
 @dataclass(frozen=True, slots=True)
 class SessionInfo:
@@ -61,10 +63,7 @@ class SessionStore:
         """
         if not session:
             raise InputError("a session needs an id that is not empty")
-        self._db.write(
-            "INSERT OR IGNORE INTO sessions (id, updated) VALUES (?, strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))",
-            (session,),
-        )
+        self._db.write(f"INSERT OR IGNORE INTO sessions (id, updated) VALUES (?, {_NOW})", (session,))
         transcript = Transcript(self.messages(session))
         kept = self._kept(session, transcript)
         for result in kept:
@@ -73,13 +72,13 @@ class SessionStore:
         ((awaiting, begun),) = self._db.read("SELECT awaiting, begun FROM sessions WHERE id = ?", (session,))
         rows.begun = [call for call in json.loads(begun) if call in rows.awaiting]
         if json.loads(awaiting) != rows.waiting:  # of a fork, or written before calls could wait
-            rows.post(*rows.saying_waiting())
+            rows.post(rows.saying_waiting())
         transcript.journal = rows
         transcript.close_calls(waiting=False)
         for call in rows.begun:
             transcript.close_calls(only=call)
         if kept:
-            rows.post(*rows.forgetting_kept())
+            rows.post(rows.forgetting_kept())
         transcript.flush()
         return transcript
 
@@ -134,7 +133,7 @@ class SessionStore:
             try:
                 made = db.execute(
                     "INSERT INTO sessions (id, parent, updated, begun)"
-                    " SELECT ?, id, strftime('%Y-%m-%dT%H:%M:%fZ', 'now'), begun FROM sessions WHERE id = ?",
+                    f" SELECT ?, id, {_NOW}, begun FROM sessions WHERE id = ?",
                     (new, session),
                 )
             except sqlite3.IntegrityError:
@@ -197,44 +196,25 @@ class _Rows:
 
     def append(self, at: int, message: Message) -> None:
         told = self._changed_by(message.result) if isinstance(message, ToolMessage) else ()
-
-        def step(db: sqlite3.Connection) -> None:
-            _fill(db, self._session, at, (message,))
-            for one in told:
-                db.execute(*one)
-
-        self._db.post(self, step)
+        self.post(*told, at=at, messages=(message,))
 
     def keep(self, turn: int, result: ToolResult) -> None:
         self._kept.add(result.call_id)
         message = json.dumps(message_to_json(ToolMessage(result)))
-        self.post("INSERT INTO results VALUES (?, ?, ?, ?)", (self._session, turn, result.call_id, message))
+        self.post(("INSERT INTO results VALUES (?, ?, ?, ?)", (self._session, turn, result.call_id, message)))
         self._db.begin()
 
     def begin(self, calls: Sequence[str]) -> None:
         self.begun = [*self.begun, *calls]
-        self.post(*self.saying_waiting())
+        self.post(self.saying_waiting())
 
     def cut(self, length: int, awaiting: Sequence[str]) -> None:
         self.awaiting, self.begun = list(awaiting), []
         self._kept.clear()
-        told = (self.saying_waiting(), self.forgetting_kept())
-
-        def step(db: sqlite3.Connection) -> None:
-            db.execute("DELETE FROM messages WHERE session = ? AND at >= ?", (self._session, length))
-            for one in told:
-                db.execute(*one)
-
-        self._db.post(self, step)
+        self.post(self._forgetting(length), self.saying_waiting(), self.forgetting_kept())
 
     def rewrite(self, messages: Sequence[Message]) -> None:
-        kept = tuple(messages)
-
-        def step(db: sqlite3.Connection) -> None:
-            db.execute("DELETE FROM messages WHERE session = ?", (self._session,))
-            _fill(db, self._session, 0, kept)
-
-        self._db.post(self, step)
+        self.post(self._forgetting(0), messages=tuple(messages))
 
     def flush(self) -> None:
         self._db.flush(self)
@@ -251,11 +231,18 @@ class _Rows:
             f"session {self._session!r} has been continued or deleted elsewhere. Open it again."
         )
 
-    def post(self, sql: str, values: tuple[object, ...]) -> None:
-        """One statement as a step."""
+    def post(self, *told: _Told, at: int = 0, messages: Sequence[Message] = ()) -> None:
+        """Statements and then messages, from this place on, as one step."""
 
         def step(db: sqlite3.Connection) -> None:
-            db.execute(sql, values)
+            for one in told:
+                db.execute(*one)
+            if messages:  # made into text by the thread that writes
+                rows = [
+                    (self._session, n, json.dumps(message_to_json(m))) for n, m in enumerate(messages, at)
+                ]
+                db.executemany("INSERT INTO messages (session, at, message) VALUES (?, ?, ?)", rows)
+                db.execute(f"UPDATE sessions SET updated = {_NOW} WHERE id = ?", (self._session,))
 
         self._db.post(self, step)
 
@@ -270,6 +257,10 @@ class _Rows:
             "UPDATE sessions SET awaiting = ?, begun = ? WHERE id = ?",
             (json.dumps(self.waiting), json.dumps(self.begun), self._session),
         )
+
+    def _forgetting(self, start: int) -> _Told:
+        """What removes the messages from this place on."""
+        return "DELETE FROM messages WHERE session = ? AND at >= ?", (self._session, start)
 
     def forgetting_kept(self) -> _Told:
         """What removes results that have their messages by now."""
@@ -291,11 +282,3 @@ class _Rows:
             if not self._kept:
                 told.append(self.forgetting_kept())
         return told
-
-
-def _fill(db: sqlite3.Connection, session: str, start: int, messages: Sequence[Message]) -> None:
-    db.executemany(
-        "INSERT INTO messages (session, at, message) VALUES (?, ?, ?)",
-        [(session, at, json.dumps(message_to_json(one))) for at, one in enumerate(messages, start)],
-    )
-    db.execute("UPDATE sessions SET updated = strftime('%Y-%m-%dT%H:%M:%fZ', 'now') WHERE id = ?", (session,))
