@@ -438,6 +438,8 @@ class _Schemas(GenerateJsonSchema):
         """A number where it is bounded, exact to 15 digits; else text of digits, exact to every digit."""
         number: JsonSchemaValue = super().decimal_schema(schema)["anyOf"][0]
         digits, places = schema.get("max_digits"), schema.get("decimal_places")
+        if digits == 0:
+            return self.handle_invalid_for_json_schema(schema, "a number of no digits")
         if len(number) == 1:
             return {"type": "string", "pattern": pattern(digits, places)}
         if places is not None and places <= 15:
