@@ -237,7 +237,11 @@ def test_too_many_tools_are_an_error_that_names_the_limit() -> None:
         "[z-a]",
         "\\u12",
         "a**",
-        "(?i)a",
+        "(?m)a",
+        "a(?i)b",
+        "(?=a)b",
+        "^(?!a)b|c",
+        "^a(?=b)",
     ],
 )
 def test_a_bad_pattern_fails_before_any_token(pattern: str) -> None:

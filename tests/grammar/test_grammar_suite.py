@@ -29,6 +29,7 @@ NARROWER = {
     "date-time": "leap seconds and small letters",
     "email": "quoted local parts and address literals",
     "hostname": "punycode labels",
+    **dict.fromkeys(("idn-email", "idn-hostname", "iri", "iri-reference", "uri-template"), "beyond ASCII"),
 }
 """Files with valid instances that are not written on purpose, and why. A wrong accept is excused nowhere."""
 

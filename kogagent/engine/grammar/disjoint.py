@@ -1,8 +1,9 @@
 """Whether the alternatives of a oneOf exclude each other. Knows shapes; no automaton states, no bytes.
 
 What is written by one alternative must not fit another, read as the specification does: with no types taken
-for granted and no object closed. Enumerated values that fit two are left out. What else cannot be proved
-disjoint is refused: an automaton for "exactly one" would accept values that fit two.
+for granted and no object closed. Enumerated values that fit two are left out, and so is a property that
+another object requires and this one does not. What else cannot be proved disjoint is refused: an automaton
+for "exactly one" would accept values that fit two.
 """
 
 from __future__ import annotations
@@ -63,8 +64,21 @@ def _beside(schemas: Schemas, shape: Shape, other: Shape, path: str) -> list[Sha
                 shape = _requiring(schemas, shape, names[0])
                 continue
         if not _apart(schemas, shape, other, kind, _DEPTH):
-            raise _unproved(schemas, shape, other, kind, path)
+            name = next((n for n in other.required if n not in shape.required), None)
+            if kind != "object" or name is None:
+                raise _unproved(schemas, shape, other, kind, path)
+            shape = _lacking(schemas, shape, name)
     return [shape]
+
+
+def _lacking(schemas: Schemas, shape: Shape, name: str) -> Shape:
+    """A shape without a property that one of another alternative must have."""
+    closed = shape.listed and not schemas.bounds.open_objects
+    if closed and name not in shape.properties and shape.property(name) is None:
+        return shape
+    schemas.note(shape.path, f"oneOf: {name!r} is never written: another alternative requires it")
+    never = Goal(((shape.path, False),), shape.depth, shape.free)
+    return shape.but(properties={**shape.properties, name: never})
 
 
 def _unproved(schemas: Schemas, shape: Shape, other: Shape, kind: str, path: str) -> Exception:

@@ -45,7 +45,8 @@ KEYWORDS: dict[str, tuple[str, str]] = {
     "anyOf": ("enforced", ""),
     "oneOf": (
         "enforced",
-        "when the alternatives are provably disjoint as specified; enumerated values of two are left out",
+        "when the alternatives are provably disjoint as specified; left out are enumerated values of two "
+        "and properties that another object requires and this one does not",
     ),
     "allOf": ("enforced", "by merging"),
     "not": ("enforced", "as alternatives of other keywords; what only memory could keep is refused"),
@@ -77,6 +78,17 @@ KEYWORDS: dict[str, tuple[str, str]] = {
     "contentMediaType": ("annotation", "asserts nothing since 2019-09; refused in draft-07"),
     "contentSchema": ("annotation", "asserts nothing"),
     "discriminator": ("annotation", "OpenAPI: names what oneOf already says"),
+    **dict.fromkeys(("externalDocs", "xml"), ("annotation", "OpenAPI")),
+    "propertyOrdering": ("annotation", "Gemini; properties are written in schema order"),
+    "enumNames": ("annotation", "MCP: what a user reads for each value"),
+    **dict.fromkeys(
+        (
+            *("markdownDescription", "enumDescriptions", "markdownEnumDescriptions", "enumItemLabels"),
+            *("defaultSnippets", "errorMessage", "patternErrorMessage", "deprecationMessage"),
+            *("doNotSuggest", "suggestSortText"),
+        ),
+        ("annotation", "VS Code"),
+    ),
 }
 """keyword: (enforced | annotation, how far). One in no row is refused; x-… is an annotation."""
 

@@ -1,18 +1,29 @@
 """ECMA-262 regular expressions (the regular subset) to automata over code points. Knows no JSON, no bytes.
 
 Enforced: literals, `.`, classes, escapes, groups, alternation, greedy and lazy quantifiers, `^` and `$`
-anywhere, \\p{General_Category}. Refused by name: look-around, back-references, \\b and \\B, unknown escapes.
-A pattern matches anywhere in the text, as in JSON Schema, unless anchored.
+anywhere, \\p{General_Category}, a leading (?i), look-aheads behind a leading `^`. Refused by name: other
+look-around, back-references, \\b and \\B, unknown escapes. A pattern matches anywhere in the text, as in JSON
+Schema, unless anchored.
 """
 
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from kogagent.engine.grammar.dfa import MAX_CODE_POINT, Dfa, Range, TooManyStates, explore, split
+from kogagent.engine.grammar.dfa import (
+    ANYTHING,
+    MAX_CODE_POINT,
+    Dfa,
+    Range,
+    TooManyStates,
+    complement,
+    explore,
+    intersect,
+    split,
+)
 
 MAX_NFA_STATES = 20_000
 MAX_REPEAT = 2_000
@@ -107,8 +118,9 @@ class _Nfa:
 class _Parser:
     """Recursive descent straight to Thompson fragments; a fragment is (first state, last state)."""
 
-    def __init__(self, pattern: str) -> None:
+    def __init__(self, pattern: str, fold: bool = False) -> None:
         self.text = pattern
+        self.fold = fold  # a letter stands for both its cases
         self.at = 0
         self.nfa = _Nfa()
 
@@ -227,13 +239,13 @@ class _Parser:
         if char == "(":
             self.at += 1
             if self.take("?"):
-                if self.take("<") and self.peek() not in ("=", "!", ""):
+                if (self.take("P<") or self.take("<")) and self.peek() not in ("=", "!", ""):
                     close = self.text.find(">", self.at)
                     if close < 0 or not self.text[self.at : close].isidentifier():
                         raise self.fail("bad group name")
                     self.at = close + 1
                 elif not self.take(":"):
-                    raise self.fail("look-around and inline flags are not regular; refused")
+                    raise self.fail("look-around and inline flags are refused")
             fragment = self.alternatives()
             if not self.take(")"):
                 raise self.fail("missing ')'")
@@ -254,6 +266,8 @@ class _Parser:
 
     def leaf(self, ranges: tuple[Range, ...]) -> tuple[int, int]:
         first, last = self.nfa.state(), self.nfa.state()
+        if self.fold:
+            ranges = _both_cases(ranges)
         # Surrogates are no code points of a UTF-8 text.
         cut = [(a, min(b, 0xD7FF)) for a, b in ranges if a < 0xD800]
         cut += [(max(a, 0xE000), b) for a, b in ranges if b > 0xDFFF]
@@ -286,7 +300,7 @@ class _Parser:
                 raise self.fail(f"unknown general category {name!r}")
             self.at = close + 1
             return found if char == "p" else inverse(found)
-        if char and not char.isalnum() and char != "_":
+        if char and not char.isalnum():
             return ((ord(char), ord(char)),)
         self.at = start
         what = {"b": "the word boundary", "B": "the word boundary", "k": "the back-reference"}.get(
@@ -342,6 +356,10 @@ class _Parser:
                 points.append((first[0][0], last[0][0]))
             else:
                 points.extend(first)
+        if negated and self.fold:
+            points += [(0x212A, 0x212A)] if _holds(points, "kK") else []  # which folds to k, as U+017F to s
+            points += [(0x17F, 0x17F)] if _holds(points, "sS") else []
+            return inverse(_both_cases(points))
         return inverse(points) if negated else ranges_of(points)
 
     def class_atom(self) -> tuple[Range, ...]:
@@ -354,15 +372,69 @@ class _Parser:
         return ((ord(char), ord(char)),)
 
 
-def read_pattern(pattern: str) -> tuple[_Nfa, int, int]:
-    """A pattern's automaton, its first and its last state. Raises PatternError; takes a few milliseconds."""
+def _both_cases(points: Sequence[Range]) -> tuple[Range, ...]:
+    """With the other case of each letter of ASCII."""
+    more = [
+        (max(first, low) + there, min(last, low + 25) + there)
+        for first, last in points
+        for low, there in ((0x41, 32), (0x61, -32))
+        if first <= low + 25 and last >= low
+    ]
+    return ranges_of([*points, *more])
+
+
+def _holds(points: Sequence[Range], letters: str) -> bool:
+    return any(first <= ord(letter) <= last for first, last in points for letter in letters)
+
+
+def read_pattern(pattern: str) -> None:
+    """Raises PatternError for what is none; takes a few milliseconds."""
+    fold, ahead, rest = _parts(pattern)
+    for text in (*(text for _, text in ahead), rest):
+        _read(text, fold)
+
+
+def _read(pattern: str, fold: bool) -> tuple[_Nfa, int, int]:
+    """A pattern's automaton, its first and its last state; fold: letters stand for both cases."""
     try:
         pattern.encode()
     except UnicodeEncodeError:
         raise PatternError("it holds a lone surrogate") from None
-    parser = _Parser(pattern)
+    parser = _Parser(pattern, fold)
     begin, end = parser.parse()
     return parser.nfa, begin, end
+
+
+def _marks(pattern: str) -> Iterator[tuple[int, str, int]]:
+    """(place, character, groups it is in) of what is neither escaped nor in a class; a group holds its
+    parentheses."""
+    at, depth, in_class = 0, 0, False
+    while at < len(pattern):
+        char = pattern[at]
+        if char == "\\":
+            at += 1
+        elif in_class or char == "[":
+            in_class = char != "]"
+        else:
+            depth += char == "("
+            yield at, char, depth
+            depth -= char == ")"
+        at += 1
+
+
+def _parts(pattern: str) -> tuple[bool, list[tuple[bool, str]], str]:
+    """Whether letters stand for both cases; what must and must not stand at the beginning of a text, as
+    patterns; the pattern behind that."""
+    fold, found = pattern.startswith("(?i)"), list[tuple[bool, str]]()
+    pattern = pattern.removeprefix("(?i)")
+    while pattern.startswith(("^(?=", "^(?!")):
+        marks = list(_marks(pattern))
+        end = next((at for at, char, depth in marks if (char, depth) == (")", 1)), -1)
+        if end < 0 or ("|", 0) in [(char, depth) for _, char, depth in marks]:
+            break
+        found.append((pattern[3] == "=", f"^(?:{pattern[4:end]})"))
+        pattern = f"^{pattern[end + 1 :]}"
+    return fold, found, pattern
 
 
 @lru_cache(maxsize=512)
@@ -371,7 +443,21 @@ def compile_pattern(pattern: str, *, whole: bool = False) -> Dfa | None:
 
     None for a pattern that matches nothing. Raises PatternError.
     """
-    nfa, begin, end = read_pattern(pattern)
+    fold, ahead, rest = _parts(pattern)
+    dfa = _compiled(rest, whole, fold)
+    try:
+        for wanted, text in ahead:
+            seen = _compiled(text, False, fold)
+            if not wanted:
+                seen = ANYTHING if seen is None else complement(seen)
+            dfa = None if dfa is None or seen is None else intersect(dfa, seen)
+    except TooManyStates:
+        raise PatternError("its look-aheads make it too large; simplify it") from None
+    return dfa
+
+
+def _compiled(pattern: str, whole: bool, fold: bool) -> Dfa | None:
+    nfa, begin, end = _read(pattern, fold)
     if not whole:
         # before: anything, then the pattern; after: anything. `^` holds only before the first code point.
         before, start = nfa.state(), nfa.state()
