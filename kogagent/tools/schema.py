@@ -9,17 +9,19 @@ from __future__ import annotations
 import functools
 import inspect
 import json
+import re
 import sys
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from fractions import Fraction
 from typing import Annotated, Any, get_args, get_origin
 
 import docstring_parser
 import typing_extensions
-from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, ConfigDict, EncodedBytes, Field, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
@@ -177,7 +179,7 @@ def of_json_schema(
             tool=tool,
             path=path,
         ) from error
-    validator = kind(parameters, registry=Registry())  # an empty one: nothing is fetched
+    validator = _as_the_grammar(kind)(parameters, registry=Registry())  # an empty one: nothing is fetched
 
     def check(values: dict[str, Any]) -> dict[str, Any]:
         error = jsonschema.exceptions.best_match(validator.iter_errors(values))
@@ -190,6 +192,29 @@ def of_json_schema(
     if not context:
         return Signature(description, parameters, "", (), adapter, None)
     return Signature(description, parameters, _FIRST, ((_FIRST, None),), adapter, None)
+
+
+@functools.cache
+def _as_the_grammar(kind: Any) -> Any:
+    """A validator class that reads OpenAPI's nullable, and multiples in decimals: to doubles 120.32 is none
+    of 0.01."""
+    from jsonschema import validators
+    from jsonschema.exceptions import ValidationError as Unfit
+
+    def multiple(validator: Any, of: Any, value: Any, schema: Any) -> Iterator[Any]:
+        if validator.is_type(value, "number") and Fraction(str(value)) % Fraction(str(of)):
+            yield Unfit(f"{value!r} is not a multiple of {of}")
+
+    def allowing_null(check: Any) -> Any:
+        def checked(validator: Any, said: Any, value: Any, schema: Any) -> Any:
+            null = value is None and schema.get("nullable") is True
+            return () if null else check(validator, said, value, schema)
+
+        return checked
+
+    checks = {**kind.VALIDATORS, "multipleOf": multiple}
+    extend: Any = validators.extend
+    return extend(kind, {keyword: allowing_null(check) for keyword, check in checks.items()})
 
 
 def _extra(schema: Mapping[str, JSONValue]) -> typing.Literal["forbid"] | None:
@@ -303,12 +328,11 @@ def _hints(function: Callable[..., Any], tool: str, place: str) -> tuple[dict[st
 
 
 def _known_types(hint: Any) -> Any:
-    """The annotation with every typing.TypedDict as typing_extensions': pydantic refuses the first before
-    Python 3.12."""
-    if sys.version_info >= (3, 12):
-        return hint
+    """The annotation with every typing.TypedDict as typing_extensions', for pydantic refuses the first before
+    Python 3.12, and pydantic's Base64Bytes as the bytes they are, which _BASE64 has decoded already."""
     if (
-        isinstance(hint, type)
+        sys.version_info < (3, 12)
+        and isinstance(hint, type)
         and type(hint).__name__ == "_TypedDictMeta"
         and type(hint).__module__ == "typing"
     ):
@@ -328,7 +352,8 @@ def _known_types(hint: Any) -> Any:
     if origin is None or origin is typing.Literal or not args:
         return hint
     if origin is Annotated:
-        return Annotated[(_known_types(args[0]), *args[1:])]
+        kept = tuple(one for one in args[1:] if args[0] is not bytes or not isinstance(one, EncodedBytes))
+        return Annotated[(_known_types(args[0]), *kept)] if kept else args[0]
     changed = tuple(_known_types(arg) if not isinstance(arg, list) else arg for arg in args)
     if all(new is old for new, old in zip(changed, args, strict=True)):
         return hint
@@ -416,23 +441,41 @@ class _Schemas(GenerateJsonSchema):
         names = keys["enum"] if "enum" in keys else [keys["const"]] if "const" in keys else []
         if schema["keys_schema"].get("sub_type") == "int":  # an IntEnum's are read from their digits
             names = [str(int(name)) for name in names]
+        values = made.pop("patternProperties", {keys.get("pattern"): made.get("additionalProperties", True)})
+        (made["additionalProperties"],) = values.values()
+        made.pop("propertyNames", None)
         if names and all(isinstance(name, str) for name in names):
-            values = made.get("additionalProperties", True)
-            for key in ("propertyNames", "patternProperties"):
-                made.pop(key, None)
+            values = made["additionalProperties"]
             made["properties"] = {name: {} if values is True else values for name in names}
             made["additionalProperties"] = False
-        elif keys and keys.get("type") != "string":
-            made["propertyNames"] = keys
+        elif (looks := _as_text(keys)) != _TEXT:
+            made["propertyNames"] = looks
         return made
+
+    def is_subclass_schema(self, schema: core_schema.IsSubclassSchema) -> JsonSchemaValue:
+        return self.handle_invalid_for_json_schema(schema, "a class")
+
+    def uuid_schema(self, schema: core_schema.UuidSchema) -> JsonSchemaValue:
+        made = super().uuid_schema(schema) | {"format": "uuid"}
+        return (
+            made | {"pattern": f"^.{{14}}{schema['version']}.{{4}}[89abAB]"} if "version" in schema else made
+        )
+
+    def datetime_schema(self, schema: core_schema.DatetimeSchema) -> JsonSchemaValue:
+        made = super().datetime_schema(schema)
+        return made | {"format": "date-time-local"} if schema.get("tz_constraint") == "naive" else made
 
     def url_schema(self, schema: core_schema.UrlSchema) -> JsonSchemaValue:
         made = super().url_schema(schema)
-        schemes = schema.get("allowed_schemes") or ["any"]
-        if not {"http", "https"}.issuperset(schemes):
-            return made
-        made["format"] = "http-url"
-        return made if len(schemes) > 1 else {**made, "pattern": f"^{schemes[0]}:"}
+        schemes = schema.get("allowed_schemes") or []
+        if schemes and {"http", "https"}.issuperset(schemes):
+            made["format"] = "http-url"
+            return made if len(schemes) > 1 else {**made, "pattern": f"^{schemes[0]}:"}
+        return made | _of_schemes(schemes)
+
+    def multi_host_url_schema(self, schema: core_schema.MultiHostUrlSchema) -> JsonSchemaValue:
+        made = super().multi_host_url_schema(schema) | {"format": "uri"}
+        return made | _of_schemes(schema.get("allowed_schemes") or [])
 
     def decimal_schema(self, schema: core_schema.DecimalSchema) -> JsonSchemaValue:
         """A number where it is bounded, exact to 15 digits; else text of digits, exact to every digit."""
@@ -449,6 +492,30 @@ class _Schemas(GenerateJsonSchema):
                 number["maximum"] = min(number.get("maximum", most), most)
                 number["minimum"] = max(number.get("minimum", -most), -most)
         return number
+
+
+_TEXT: JsonSchemaValue = {"type": "string"}
+_KEYS: dict[str, JsonSchemaValue] = {
+    "integer": {"type": "string", "pattern": "^(?:0|-?[1-9][0-9]{0,17})$"},
+    "number": {"type": "string", "pattern": r"^-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{1,15})?$"},
+    "boolean": {"type": "string", "enum": ["true", "false"]},
+}
+"""How a key is written that is read as such a value."""
+
+
+def _as_text(keys: JsonSchemaValue) -> JsonSchemaValue:
+    """The schema of keys as that of their texts; as it is where no text is read as such a key."""
+    kind = keys.get("type")
+    said = {key: value for key, value in keys.items() if key not in ("title", "description")}
+    if not said or _TEXT in said.get("anyOf", ()):
+        return _TEXT
+    if kind == "integer" and said == {"type": kind, "minimum": 0}:
+        return {"type": "string", "pattern": "^(?:0|[1-9][0-9]{0,17})$"}
+    return _KEYS[kind] if kind in _KEYS and len(said) == 1 else said
+
+
+def _of_schemes(schemes: list[str]) -> JsonSchemaValue:
+    return {"pattern": f"^(?:{'|'.join(map(re.escape, schemes))})://[A-Za-z0-9/]"} if schemes else {}
 
 
 def _raw_schema(adapter: TypeAdapter[Any], tool: str, place: str) -> dict[str, Any]:

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import json
+import re
 import typing
 from collections.abc import Mapping
 from typing import Any
 
 from kogagent.errors import SchemaError
 
-_FORMATS = ("date", "time", "date-time", "uuid", "email", "uri", "http-url", "ipv4", "ipv6")
+_FORMATS = (
+    *("date", "time", "date-time", "date-time-local", "uuid", "email", "uri", "http-url", "ipv4", "ipv6"),
+    *("cidrv4", "cidrv6", "base64"),
+)
+# pydantic's own names, and what says the same or somewhat less
+_READ_AS = {
+    **{f"uuid{version}": ("uuid",) for version in range(1, 9)},  # whose version a pattern tells
+    "name-email": ("email",),
+    "ipvanyaddress": ("ipv4", "ipv6"),
+    **{f"ip{which}{what}": (f"cidr{which}",) for which in ("v4", "v6") for what in ("network", "interface")},
+    **{f"ipvany{what}": ("cidrv4", "cidrv6") for what in ("network", "interface")},
+}
 # ISO 8601 days and times of bounded size: years and months have no fixed length, and a timedelta is bounded.
 _TIMES = r"T(?:\d{1,6}H(?:\d{1,6}M)?(?:\d{1,6}S)?|\d{1,6}M(?:\d{1,6}S)?|\d{1,6}(?:\.\d{1,6})?S)"
 DURATION = rf"^P(?:\d{{1,6}}D(?:{_TIMES})?|{_TIMES})$"
@@ -36,6 +48,7 @@ _KEYWORDS: Mapping[str, typing.Literal["plain", "schema", "list", "map"]] = {
     "properties": "map",
     "required": "plain",
     "additionalProperties": "schema",
+    "propertyNames": "schema",
     **dict.fromkeys(("minProperties", "maxProperties"), "plain"),
     "anyOf": "list",
     "default": "plain",
@@ -129,8 +142,8 @@ def _node(node: Any, path: str, tool: str, place: str) -> Any:
     if isinstance(node, bool):
         return node
     node = dict(node)
-    for key in _UNREAD:
-        node.pop(key, None)
+    for key in [key for key in node if key in _UNREAD or key.startswith("x-")]:
+        del node[key]
     node.pop("uniqueItems", None)  # a set: repeats merge when it is read
     node.pop("discriminator", None)
     if "oneOf" in node:
@@ -140,6 +153,11 @@ def _node(node: Any, path: str, tool: str, place: str) -> Any:
         node["pattern"] = DURATION
     elif node.get("format") == "base64url":
         node = _bytes(node, path, tool, place)
+    elif node.get("format") in _READ_AS:
+        as_one = [{"type": "string", "format": name} for name in _READ_AS[node.pop("format")]]
+        node = node | (as_one[0] if len(as_one) == 1 else {"anyOf": as_one})
+        if "anyOf" in node:
+            del node["type"]
     elif node.get("format") not in (None, *_FORMATS):
         del node["format"]  # "path", "binary", "password": any text
     if node.get("type") == "object" and "properties" in node:
@@ -152,6 +170,8 @@ def _node(node: Any, path: str, tool: str, place: str) -> Any:
     for key in sorted(node, key=lambda key: order.index(key) if key in _KEYWORDS else -1):
         value = node[key]
         kind = _KEYWORDS.get(key)
+        if key == "propertyNames" and value.get("type") != "string":
+            kind = None
         if kind is None:
             hint = "Use str keys." if key == "propertyNames" else "Check it in the tool and raise Retry."
             raise SchemaError(
@@ -169,8 +189,16 @@ def _node(node: Any, path: str, tool: str, place: str) -> Any:
         elif kind == "map":
             out[key] = {name: _node(one, f"{below}/{name}", tool, place) for name, one in value.items()}
         else:
-            out[key] = value
+            out[key] = _ecma(value) if key == "pattern" else value
     return out
+
+
+def _ecma(pattern: str) -> str:
+    """A pattern of Rust's or Python's, whose anchors have names of their own."""
+    if pattern.startswith(r"\A"):
+        pattern = "^" + pattern[2:]
+    ends = re.search(r"(\\+)[zZ]$", pattern)
+    return pattern[:-2] + "$" if ends and len(ends[1]) % 2 else pattern
 
 
 def base64url(least: int = 0, most: int | None = None) -> str:

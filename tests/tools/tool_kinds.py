@@ -6,12 +6,23 @@ import dataclasses
 import datetime as dt
 import decimal
 import enum
+import ipaddress
 import pathlib
 import typing
 import uuid
 from typing import Annotated, Any, Generic, Literal, NamedTuple, Optional, TypeVar
 
-from pydantic import AnyHttpUrl, BaseModel, Field, HttpUrl, UrlConstraints
+from pydantic import (
+    UUID4,
+    AnyHttpUrl,
+    Base64Bytes,
+    BaseModel,
+    Field,
+    HttpUrl,
+    IPvAnyAddress,
+    NaiveDatetime,
+    UrlConstraints,
+)
 
 from kogagent.tools.digits import pattern
 from kogagent.tools.subset import DURATION, base64url
@@ -250,6 +261,127 @@ KINDS: list[tuple[Any, Any, str, Any]] = [
         },
         '{"only": [{"f": true}]}',
         {"only": [{"f": True}]},
+    ),
+    (
+        dict[int, str],
+        {
+            "type": "object",
+            "additionalProperties": {"type": "string"},
+            "propertyNames": {"type": "string", "pattern": "^(?:0|-?[1-9][0-9]{0,17})$"},
+        },
+        '{"-12": "a", "0": "b"}',
+        {-12: "a", 0: "b"},
+    ),
+    (
+        dict[Annotated[int, Field(ge=0)], bool],
+        {
+            "type": "object",
+            "additionalProperties": {"type": "boolean"},
+            "propertyNames": {"type": "string", "pattern": "^(?:0|[1-9][0-9]{0,17})$"},
+        },
+        '{"7": true}',
+        {7: True},
+    ),
+    (
+        dict[float, Any],
+        {
+            "type": "object",
+            "additionalProperties": True,
+            "propertyNames": {"type": "string", "pattern": r"^-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{1,15})?$"},
+        },
+        '{"0.5": null}',
+        {0.5: None},
+    ),
+    (
+        dict[bool, int],
+        {
+            "type": "object",
+            "additionalProperties": {"type": "integer"},
+            "propertyNames": {"type": "string", "enum": ["true", "false"]},
+        },
+        '{"true": 1}',
+        {True: 1},
+    ),
+    (
+        dict[int | str, int],
+        {"type": "object", "additionalProperties": {"type": "integer"}},
+        '{"x": 1}',
+        {"x": 1},
+    ),
+    (
+        dict[dt.date, list[dict[uuid.UUID, int]]],
+        {
+            "type": "object",
+            "additionalProperties": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "additionalProperties": {"type": "integer"},
+                    "propertyNames": {"type": "string", "format": "uuid"},
+                },
+            },
+            "propertyNames": {"type": "string", "format": "date"},
+        },
+        f'{{"2024-02-29": [{{"{uuid.UUID(int=7)}": 1}}]}}',
+        {dt.date(2024, 2, 29): [{uuid.UUID(int=7): 1}]},
+    ),
+    (
+        dict[Annotated[str, Field(pattern="^[a-z]+$", max_length=3)], int],
+        {
+            "type": "object",
+            "additionalProperties": {"type": "integer"},
+            "propertyNames": {"type": "string", "pattern": "^[a-z]+$", "maxLength": 3},
+        },
+        '{"abc": 1}',
+        {"abc": 1},
+    ),
+    (
+        UUID4,
+        {"type": "string", "pattern": "^.{14}4.{4}[89abAB]", "format": "uuid"},
+        '"6f1e2d3c-4b5a-4978-8a6b-5c4d3e2f1a0b"',
+        uuid.UUID("6f1e2d3c-4b5a-4978-8a6b-5c4d3e2f1a0b"),
+    ),
+    (
+        NaiveDatetime,
+        {"type": "string", "format": "date-time-local"},
+        '"2024-02-29T10:00:00.5"',
+        dt.datetime(2024, 2, 29, 10, 0, 0, 500_000),
+    ),
+    (
+        IPvAnyAddress,
+        {"anyOf": [{"type": "string", "format": "ipv4"}, {"type": "string", "format": "ipv6"}]},
+        '"::1"',
+        ipaddress.IPv6Address("::1"),
+    ),
+    (
+        ipaddress.IPv4Interface,
+        {"type": "string", "format": "cidrv4"},
+        '"10.1.2.3/8"',
+        ipaddress.IPv4Interface("10.1.2.3/8"),
+    ),
+    (
+        ipaddress.IPv6Interface,
+        {"type": "string", "format": "cidrv6"},
+        '"fe80::1/64"',
+        ipaddress.IPv6Interface("fe80::1/64"),
+    ),
+    (
+        Base64Bytes,
+        {"type": "string", "pattern": base64url(), "contentEncoding": "base64url"},
+        '"_-8="',
+        b"\xff\xef",
+    ),
+    (
+        Annotated[str, Field(pattern=r"\A[a-c]+\z", json_schema_extra={"x-order": 3})],
+        {"type": "string", "pattern": "^[a-c]+$"},
+        '"abc"',
+        "abc",
+    ),
+    (
+        Annotated[str, Field(pattern=r"(?i)^(?:yes|no)$")],
+        {"type": "string", "pattern": "(?i)^(?:yes|no)$"},
+        '"Yes"',
+        "Yes",
     ),
     (
         bytes,

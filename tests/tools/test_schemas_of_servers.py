@@ -1,0 +1,166 @@
+"""Schemas as tools of other programs have them: a call the grammar lets a model write is one that is read."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from test_tools_under_grammar import BYTES, written
+
+from kogagent.engine.grammar import compile_schema
+from kogagent.errors import ModelError
+from kogagent.tools.schema import of_json_schema
+
+TEXT = {"type": "string"}
+EMAIL = r"^(?!\.)(?!.*\.\.)([A-Za-z0-9_'+\-\.]*)[A-Za-z0-9_+-]@([A-Za-z0-9][A-Za-z0-9\-]*\.)+[A-Za-z]{2,}$"
+
+
+def takes(required: tuple[str, ...] = (), /, **properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(required)}
+
+
+# (what it is, schema, arguments that a model may write, arguments that it may not)
+SERVERS: list[tuple[str, dict[str, Any], list[Any], list[Any]]] = [
+    (
+        "edits of files",
+        {
+            **takes(
+                ("path", "edits"), path=TEXT, edits={"type": "array", "items": takes(("old",), old=TEXT)}
+            ),
+            "additionalProperties": False,
+            "$schema": "http://json-schema.org/draft-07/schema#",
+        },
+        [{"path": "a", "edits": [{"old": "b"}]}],
+        [{"path": "a", "edits": [{}]}, {"path": "a"}],
+    ),
+    (
+        "a page or a database, whichever is named",
+        takes(parent={"type": "object", "oneOf": [takes(("page",), page=TEXT), takes(("base",), base=TEXT)]}),
+        [{"parent": {"page": "1"}}, {"parent": {"base": "1"}}, {}],
+        [{"parent": {"page": "1", "base": "1"}}, {"parent": {}}],
+    ),
+    (
+        "one of two properties, and not both",
+        {**takes(id=TEXT, name=TEXT), "oneOf": [{"required": ["id"]}, {"required": ["name"]}]},
+        [{"id": "1"}, {"name": "x"}],
+        [{}, {"id": "1", "name": "x"}],
+    ),
+    (
+        "at least one of two properties",
+        {**takes(id=TEXT, name=TEXT), "anyOf": [{"required": ["id"]}, {"required": ["name"]}]},
+        [{"id": "1"}, {"name": "x"}, {"id": "1", "name": "x"}],
+        [{}],
+    ),
+    (
+        "nullable",
+        takes(a={"type": "string", "nullable": True}, b={"type": "integer", "nullable": True, "minimum": 3}),
+        [{"a": None}, {"a": "x", "b": None}, {"b": 3}],
+        [{"b": 2}, {"a": 1}],
+    ),
+    ("money", takes(a={"type": "number", "multipleOf": 0.01}), [{"a": 120.32}, {"a": 0.29}], [{"a": 0.125}]),
+    (
+        "zod's identifiers",
+        takes(
+            a={"type": "string", "format": "cuid", "pattern": r"^[cC][^\s-]{8,}$"},
+            b={"type": "string", "format": "nanoid", "pattern": "^[a-zA-Z0-9_-]{21}$"},
+            c={"type": "string", "format": "ulid"},
+            d={"type": "string", "format": "jwt"},
+            e={"type": "string", "format": "e164"},
+        ),
+        [
+            {
+                "a": "c123456789",
+                "b": "-" * 21,
+                "c": "01ARZ3NDEKTSV4RRFFQ69G5FAV",
+                "d": "a.b.",
+                "e": "+4712345678",
+            }
+        ],
+        [
+            {"a": "123456789"},
+            {"b": "-"},
+            {"c": "81ARZ3NDEKTSV4RRFFQ69G5FAV"},
+            {"d": "a.b"},
+            {"e": "4712345678"},
+        ],
+    ),
+    (
+        "zod's e-mail",
+        takes(a={"type": "string", "format": "email", "pattern": EMAIL}),
+        [{"a": "ada.b@example.com"}],
+        [{"a": ".ada@example.com"}, {"a": "ada..b@example.com"}, {"a": "ada@example"}],
+    ),
+    (
+        "a password",
+        takes(a={"type": "string", "pattern": r"^(?=.*[A-Z])(?=.*\d)(?!.* ).{8,12}$"}),
+        [{"a": "abcdefG1"}],
+        [{"a": "abcdefg1"}, {"a": "abcdeFGH"}, {"a": "abcdef G1"}, {"a": "abcdG1"}],
+    ),
+    (
+        "numbers of Rust",
+        takes(a={"type": "integer", "format": "uint"}, b={"type": "integer", "format": "int8"}),
+        [{"a": 0, "b": -128}],
+        [{"a": -1}, {"b": 128}],
+    ),
+    (
+        "addresses",
+        takes(
+            a={"type": "string", "format": "uri-reference"},
+            b={"type": "string", "format": "uri-template"},
+            c={"type": "string", "format": "cidrv4"},
+            d={"type": "string", "format": "url"},
+            e={"type": "string", "format": "cidrv6"},
+        ),
+        [{"a": "../x?y#z", "b": "/a/{id}{?q*}", "c": "10.0.0.0/8", "d": "https://a.b", "e": "fe80::/10"}],
+        [{"a": "a b"}, {"b": "{a b}"}, {"c": "10.0.0.0/33"}, {"d": "a.b"}, {"e": "fe80::/129"}],
+    ),
+    (
+        "words for editors and users",
+        {
+            **takes(
+                a={
+                    "type": "string",
+                    "enum": ["a", "b"],
+                    "enumNames": ["A", "B"],
+                    "enumDescriptions": ["first", "second"],
+                    "markdownDescription": "*x*",
+                    "errorMessage": "no",
+                },
+                b={"type": "string", "format": "markdown", "externalDocs": {"url": "https://a.b"}},
+            ),
+            "propertyOrdering": ["a", "b"],
+        },
+        [{"a": "a", "b": "# x"}],
+        [{"a": "A"}],
+    ),
+]
+
+
+def accepts(schema: Mapping[str, Any], value: Any) -> bool:
+    matcher = compile_schema(schema, BYTES).start()
+    try:
+        for token in (*json.dumps(value).encode(), 256):
+            matcher.advance(token)
+    except ModelError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    ("schema", "good", "bad"), [one[1:] for one in SERVERS], ids=[one[0] for one in SERVERS]
+)
+def test_a_server_s_schema_is_held_and_what_it_holds_is_read(
+    schema: dict[str, Any], good: list[Any], bad: list[Any], rng: np.random.Generator
+) -> None:
+    signature = of_json_schema(schema, tool="t", description="", place="here")
+    for value in good:
+        assert accepts(schema, value), value
+        assert signature.read(json.dumps(value)) == value
+    assert not [value for value in bad if accepts(schema, value)]
+    choose = random.Random(int(rng.integers(2**32)))
+    for _ in range(12):
+        signature.read(written(schema, choose))
