@@ -149,6 +149,8 @@ MORE = (
     "Just what separates {a} from {b} in {said}?", "I would like to know by how much {a} and {b} differ in their {said}.", "Difference in {said}, {a} against {b}?",
     "{a} and {b}: what is the difference of their {said}?", "In {said}, how much lies between {a} and {b}?", "Subtract the smaller {said} from the larger, for {a} and {b}.",
     "How much do {a} and {b} differ in {said}?", "Work out the difference of the {said} of {a} and of {b}.",
+    "Take {a} and {b}: how far apart is their {said}?", "Between {a} and {b}, what is the difference in {said}?", "{a} against {b}: by how much do they differ in {said}?",
+    "Say how much {a} and {b} differ in {said}.", "I'd like the difference in {said} of {a} and {b}.",
 )  # fmt: skip
 ALTOGETHER = (
     "What {said} do {a} and {b} have together?", "Add up the {said} of {a} and {b}.", "What is the {said} of {a} and {b} in all?", "The {said} of {a} plus that of {b}?",
@@ -157,6 +159,8 @@ ALTOGETHER = (
     "What total {said} do {a} and {b} have?", "If you add the {said} of {b} to that of {a}, what do you get?", "For {a} and {b}, what is the {said} in total?",
     "What do the {said} of {a} and the {said} of {b} come to?", "The combined {said} of {a} and {b}?", "How much {said} is it altogether for {a} and {b}?",
     "Work out the {said} of {a} and {b} combined.",
+    "Take {a} and {b}: what is their {said} in all?", "Between them, what {said} do {a} and {b} have?", "{a} plus {b}: how much {said} is that, please?",
+    "I'd like the {said} of {a} and {b}, added up.",
 )  # fmt: skip
 
 
@@ -192,6 +196,8 @@ SHARES = (
     "I need to know what percentage of the {items} is of {cat} {val}.", "Out of all {items}, how many percent are of {cat} {val}?", "What part of the {items} has {cat} {val}? Give it in percent.",
     "So in percent, what part of all {items} has the {cat} {val}?", "Work out the percentage of {items} that have {cat} {val}.", "As a percentage, how many of the {items} are of {cat} {val}?",
     "For what percentage of the {items} is the {cat} {val}?",
+    "{cat} {val} is what percentage of the {items}?", "How many in a hundred of the {items} have {cat} {val}?", "Say what percentage of the {items} has {cat} {val}.",
+    "Take all {items}: what percentage of them is of {cat} {val}?", "I'd like the share of {items} with {cat} {val}, in percent, please.",
 )  # fmt: skip
 
 
@@ -287,6 +293,7 @@ BOTH = (
     "Work out the price of {a} plus {b} at {e}.", "I order {a} and also {b} at {e}: what is to pay?", "For {a} and {b}, what do they charge at {e}?",
     "The total for {a} and {b} at {e}?", "If we get {a} and {b} at {e}, how much is it altogether?", "Add up {a} and {b} at the prices of {e}.",
     "So how much money must one bring for {a} and {b} at {e}?",
+    "Let me have {a} and {b} at {e}. What is the price?", "{a}, and {b} as well, at {e}: what do I pay?", "Say how much {a} and {b} cost at {e}.",
 )  # fmt: skip
 
 
