@@ -86,7 +86,11 @@ def run(
     model: Model,
     task: Annotated[str, typer.Argument(help="What to do.")],
     tools: Annotated[
-        list[str] | None, typer.Option(help="module:function, module:object or module; may be repeated.")
+        list[str] | None,
+        typer.Option(
+            help="module:function, module:object or module; may be repeated. You are asked about calls that "
+            "need approval."
+        ),
     ] = None,
     system: Annotated[str, typer.Option(help="The system message.")] = "",
     plan_tokens: Annotated[int, typer.Option(help="Budget of the plan before each call; 0 for none.")] = 0,

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from kogagent.local import Engine
     from kogagent.loop.agent import Agent
     from kogagent.loop.stream import AgentStream
+    from kogagent.tools.toolbox import Approve
+    from kogagent.types import RunContext, ToolCall
 
 DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 _LINE_BYTES = 1 << 20
@@ -61,14 +63,29 @@ def run(
         from kogagent.loop.agent import Agent
         from kogagent.loop.limits import Limits
         from kogagent.sampling import SamplingParams
+        from kogagent.tools.tool import collect
 
         if not task.strip():
             raise InputError("the task is empty. Say what to do.")
         limits = Limits(max_turns=max_turns, turn_tokens=max_tokens)
         drawn = SamplingParams(**sampling)
-        found = loading.load_tools(tools)
+        found = collect(loading.load_tools(tools))
+        waiting = next((one.name for one in found if one.needs_approval), None)
+        if waiting is not None and not sys.stdin.isatty():
+            raise InputError(
+                f"tool {waiting!r} needs approval, and standard input is no terminal. "
+                "Start the run at one to be asked."
+            )
         with loading.load_engine(model, device, dtype, keep_prompts=keep_prompts) as engine:
-            agent = Agent(engine, found, instructions=system, plan=plan_tokens, limits=limits, sampling=drawn)
+            agent = Agent(
+                engine,
+                found,
+                instructions=system,
+                plan=plan_tokens,
+                limits=limits,
+                sampling=drawn,
+                approve=_approver(view),
+            )
             view.question(task, _described(model, engine))
             return await _watch(agent.stream(task), view)
 
@@ -129,7 +146,6 @@ async def _talk(agent: Agent, view: View, name: str) -> int:
     from kogagent.loop.transcript import Transcript
 
     asked = sys.stdin.isatty()
-    typed = asked and sys.platform != "win32"  # whose loops wait for sockets alone
     if asked:
         print(f"{name}; an empty line ends it", file=sys.stderr)  # noqa: T201
     transcript, code = Transcript(), DONE
@@ -138,7 +154,7 @@ async def _talk(agent: Agent, view: View, name: str) -> int:
             print("> ", end="", file=sys.stderr, flush=True)  # noqa: T201
         before = transcript.fork()
         try:
-            line = await (_typed() if typed else asyncio.to_thread(_line))
+            line = await (_typed() if asked else asyncio.to_thread(_line))
             if not line:
                 return DONE if asked else code
             if not asked:
@@ -152,9 +168,23 @@ async def _talk(agent: Agent, view: View, name: str) -> int:
             transcript, code = before, code or _code(error)
 
 
+def _approver(view: View) -> Approve[None]:
+    """Asks at the terminal whether a call may run, about one call at a time."""
+    turn = asyncio.Lock()
+
+    async def approve(call: ToolCall, context: RunContext[None]) -> bool:
+        async with turn:
+            view.ask(f"may {call.name} {call.arguments} run? [y/N]")
+            return (await _typed()).lower() in ("y", "yes")
+
+    return approve
+
+
 async def _typed() -> str:
     """The next line of a terminal. Awaited on the loop: a thread that reads could not be interrupted, and the
     command would not end before somebody pressed Enter."""
+    if sys.platform == "win32":  # whose loops wait for sockets alone
+        return await asyncio.to_thread(_line)
     loop, ready = asyncio.get_running_loop(), asyncio.Event()
     loop.add_reader(sys.stdin, ready.set)
     try:

@@ -80,6 +80,9 @@ class View(Protocol):
 
     def show(self, event: AgentEvent) -> None: ...
 
+    def ask(self, text: str) -> None:
+        """A question whose answer is typed behind it, and ends with the line."""
+
     def error(self, error: KogagentError) -> None: ...
 
     def close(self) -> None:
@@ -97,6 +100,11 @@ def open_view(*, as_json: bool, out: TextIO | None = None) -> View:
 def report(error: KogagentError) -> None:
     """One line on the error stream: what is wrong and what to do, no traceback."""
     print(f"kogagent: {_one_line(str(error))}", file=sys.stderr)  # noqa: T201
+
+
+def ask(question: str) -> None:
+    """A question on the error stream; what is typed stands behind it."""
+    print(_one_line(question), end=" ", file=sys.stderr, flush=True)  # noqa: T201
 
 
 class TextView:
@@ -175,6 +183,10 @@ class TextView:
                 pass  # of an agent that is a tool: its result is shown
             case _:
                 assert_never(event)
+
+    def ask(self, text: str) -> None:
+        self._end_line()
+        ask(text)
 
     def error(self, error: KogagentError) -> None:
         self._end_line()
@@ -279,6 +291,9 @@ class JsonView:
 
     def show(self, event: AgentEvent) -> None:
         self._write(as_json(event), event.at)
+
+    def ask(self, text: str) -> None:
+        ask(text)
 
     def error(self, error: KogagentError) -> None:
         self._write({"event": "error", "type": type(error).__name__, "message": str(error)})

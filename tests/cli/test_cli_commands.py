@@ -17,7 +17,7 @@ from typing import IO, Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from kogagent.cli import loading
+from kogagent.cli import commands, loading
 from kogagent.cli.app import app
 from kogagent.errors import ConfigError, ContextError, DeviceError, InputError, ModelError
 from kogagent.loop.protocols import Model
@@ -201,6 +201,49 @@ def test_a_run_that_stops_at_a_limit_has_failed(monkeypatch: pytest.MonkeyPatch)
 def test_an_empty_task_is_bad_input() -> None:
     result = _run("run", "some-model", "  ")
     assert result.exit_code == 2 and "task is empty" in result.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no pseudo-terminals")
+@pytest.mark.parametrize("as_json", [False, True])
+def test_run_asks_at_a_terminal_about_each_call_that_needs_approval(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str], as_json: bool
+) -> None:
+    import pty
+
+    _write_deleter(monkeypatch, tmp_path)
+    paths = [f"/{number}" for number in range(4)]
+    _load(monkeypatch, [call("delete", path=path) for path in paths], "Done.")
+    ours, theirs = pty.openpty()
+    os.write(ours, b"y\nn\n\nYes\n")
+    with open(theirs, encoding="utf-8") as terminal:
+        monkeypatch.setattr(sys, "stdin", terminal)
+        code = commands.run(
+            "some-model", "Clean up.", ["deleting:delete"], "", plan_tokens=0, max_turns=4, sampling={},
+            max_tokens=64, device="auto", dtype="auto", json=as_json, keep_prompts=False,
+        )  # fmt: skip
+    os.close(ours)
+    said = capfd.readouterr()
+    assert code == 0 and said.err == "".join(f'may delete {{"path": "{path}"}} run? [y/N] ' for path in paths)
+    assert [f"{path} is gone" in said.out for path in paths] == [True, False, False, True]
+    assert said.out.count("permission was denied") == 2
+
+
+def test_run_refuses_a_tool_that_needs_approval_where_nobody_can_be_asked(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    _write_deleter(monkeypatch, tmp_path)
+    engine = _load(monkeypatch, call("delete", path="/a"), "Done.")
+    result = _run("run", "some-model", "Clean up.", "--tools", "deleting:delete", stdin="y\n")
+    assert result.exit_code == 2 and not engine.played.requests
+    assert "'delete' needs approval, and standard input is no terminal" in result.stderr
+
+
+def _write_deleter(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    (folder / "deleting.py").write_text(
+        "from kogagent import tool\n\n@tool(needs_approval=True)\ndef delete(path: str) -> str:\n"
+        "    '''Delete a file.'''\n    return f'{path} is gone'\n"
+    )
+    monkeypatch.chdir(folder)
 
 
 def test_chat_keeps_the_conversation_until_an_empty_line(monkeypatch: pytest.MonkeyPatch) -> None:
