@@ -111,9 +111,16 @@ JOINERS = (
     " ", " ", " Also: ", " And ", " And ", "\n", " I also want to know: ", " Next: ", " Then: ", "\n\n", " Second question: ", " One more: ", " Further: ", "\nAnd: ", " At the same time: ",
 )  # fmt: skip
 MORE_JOINERS = (
-    " Besides: ", " And also: ", " After that: ", " Then also: ", " Another thing: ", " And another question: ", " While you are at it: ", " Another question: ", "\nAlso: ", "\nThen: ", " Plus: ",
-    " And one thing more: ", " I also need this: ", " What I need too: ", " Moreover: ", " Next question: ", " And finally: ", " Oh, and ",
+    " Besides: ", " And also: ", " After that: ", " Then also: ", " Another thing: ", " And another question: ", " While you are at it: ", " Another question: ", "\nAlso: ", "\nThen: ",
+    " And one thing more: ", " I also need this: ", " What I need too: ", " Moreover: ", " Next question: ", " Oh, and ",
 )  # fmt: skip
+MORE_ABOVE = (
+    "My questions:\n",
+    "I need the following:\n",
+    "To be found out:\n",
+    "Here is what I want to know:\n",
+    "",
+)
 OPENERS = (
     "Please help: ", "Hi! ", "A question: ", "I'd like to know: ", "Tell me: ", "For my report: ", "Look this up: ", "Hello. ", "Can you find out? ",
 )  # fmt: skip
@@ -206,10 +213,8 @@ def _asked(rng: random.Random, chains: list[Chain], split: Split) -> str:
     if len(chains) > 1 and rng.random() < 0.12:
         mark = rng.choice(["{i}. ", "{i}) ", "- ", "({i}) "])
         request = "\n".join(mark.format(i=i) + c.question for i, c in enumerate(chains, 1))
-        return (
-            rng.choice(["", "", "Three things:\n" if len(chains) == 3 else "Please answer these:\n"])
-            + request
-        )
+        above = "Three things:\n" if len(chains) == 3 else "Please answer these:\n"
+        return choose(rng, ["", "", above], MORE_ABOVE, split) + request
     joiner = choose(rng, JOINERS, MORE_JOINERS, split)
     for c in chains[1:]:
         # a name, which the question may begin with, keeps its capital
