@@ -164,21 +164,38 @@ def of_type(annotation: Any, *, name: str) -> tuple[TypeAdapter[Any], Mapping[st
 def of_json_schema(
     parameters: Mapping[str, JSONValue], *, tool: str, description: str, place: str, context: bool = False
 ) -> Signature:
-    """The signature of a tool that a JSON Schema describes; context: it takes the RunContext first. Raises
-    SchemaError for what is no schema."""
+    """The signature of a tool that a JSON Schema describes; context: it takes the RunContext first.
+
+    A schema that names no draft and is none of 2020-12 is read as one of draft-07, else of draft-04. Raises
+    SchemaError for what is no schema.
+    """
     import jsonschema
     from referencing import Registry
 
-    kind = jsonschema.validators.validator_for(parameters, default=jsonschema.Draft202012Validator)
-    try:
-        kind.check_schema(dict(parameters))
-    except jsonschema.SchemaError as error:
-        path = "".join(f"/{part}" for part in error.absolute_path)
+    drafts: list[Any] = [
+        jsonschema.Draft202012Validator,
+        jsonschema.Draft7Validator,
+        jsonschema.Draft4Validator,
+    ]
+    if "$schema" in parameters:
+        drafts = [jsonschema.validators.validator_for(parameters, default=drafts[0])]
+    problem: jsonschema.SchemaError | None = None
+    for kind in drafts:
+        try:
+            kind.check_schema(dict(parameters))
+            break
+        except jsonschema.SchemaError as error:
+            problem = problem or error
+    else:
+        assert problem is not None
+        path = "".join(f"/{part}" for part in problem.absolute_path)
         raise SchemaError(
-            f"tool {tool!r} ({place}) has an invalid schema at {path or '/'}: {error.message}",
+            f"tool {tool!r} ({place}) has an invalid schema at {path or '/'}: {problem.message}",
             tool=tool,
             path=path,
-        ) from error
+        ) from problem
+    if kind is not drafts[0]:
+        parameters = {"$schema": kind.META_SCHEMA["$schema"], **parameters}
     validator = _as_the_grammar(kind)(parameters, registry=Registry())  # an empty one: nothing is fetched
 
     def check(values: dict[str, Any]) -> dict[str, Any]:

@@ -90,7 +90,7 @@ class Tool(Generic[P, R]):
         made.signature = schema.of_json_schema(
             parameters, tool=name, description=description, place=place, context=context
         )
-        made.spec = ToolSpec(name, description, parameters)
+        made.spec = ToolSpec(name, description, made.signature.parameters)
         made.__doc__ = description
         return made
 

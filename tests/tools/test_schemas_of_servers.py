@@ -119,6 +119,25 @@ SERVERS: list[tuple[str, dict[str, Any], list[Any], list[Any]]] = [
         [{"a": "a b"}, {"b": "{a b}"}, {"c": "10.0.0.0/33"}, {"d": "a.b"}, {"e": "fe80::/129"}],
     ),
     (
+        "a pair as draft-07 has it, which is not named",
+        takes(
+            a={"type": "array", "items": [TEXT, {"type": "integer"}], "minItems": 2, "additionalItems": False}
+        ),
+        [{"a": ["x", 1]}],
+        [{"a": ["x"]}, {"a": [1, "x"]}, {"a": ["x", 1, 2]}],
+    ),
+    (
+        "open bounds as draft-04 and OpenAPI 3.0 have them",
+        takes(
+            ("a",),
+            a={"type": "integer", "minimum": 0, "exclusiveMinimum": True, "nullable": True},
+            b={"type": "integer", "maximum": 9, "exclusiveMaximum": True},
+            c={"type": "integer", "minimum": 0, "exclusiveMinimum": False},
+        ),
+        [{"a": 1, "b": 8, "c": 0}, {"a": None}],
+        [{"a": 0}, {"a": 1, "b": 9}, {"a": 1, "c": -1}],
+    ),
+    (
         "words for editors and users",
         {
             **takes(
@@ -157,6 +176,7 @@ def test_a_server_s_schema_is_held_and_what_it_holds_is_read(
     schema: dict[str, Any], good: list[Any], bad: list[Any], rng: np.random.Generator
 ) -> None:
     signature = of_json_schema(schema, tool="t", description="", place="here")
+    schema = dict(signature.parameters)
     for value in good:
         assert accepts(schema, value), value
         assert signature.read(json.dumps(value)) == value

@@ -39,8 +39,8 @@ KEYWORDS: dict[str, tuple[str, str]] = {
     "format": ("enforced", "the formats below; others are refused"),
     "minimum": ("enforced", "any size, exact"),
     "maximum": ("enforced", "any size, exact"),
-    "exclusiveMinimum": ("enforced", "any size, exact"),
-    "exclusiveMaximum": ("enforced", "any size, exact"),
+    "exclusiveMinimum": ("enforced", "any size, exact; true or false in a schema of draft-04 to 07"),
+    "exclusiveMaximum": ("enforced", "any size, exact; true or false in a schema of draft-04 to 07"),
     "multipleOf": ("enforced", "exact; refused where its automaton is too large"),
     "anyOf": ("enforced", ""),
     "oneOf": (

@@ -144,8 +144,13 @@ class Narrowing:
             if keyword not in schema:
                 continue
             bound = schema[keyword]
-            if isinstance(bound, bool) and keyword.startswith("exclusive"):
-                raise self.error("must be a number; the boolean form is draft-04's", path, keyword)
+            if isinstance(bound, bool) and open_:
+                if not self.schemas.old:
+                    raise self.error("must be a number; the boolean form is draft-04's", path, keyword)
+                plain = "minimum" if low else "maximum"
+                if not bound or plain not in schema:
+                    continue
+                bound = schema[plain]
             own = meet(own, _side(self._fraction(bound, path, keyword), low, open_))
         if "multipleOf" in schema:
             multiple = self._fraction(schema["multipleOf"], path, "multipleOf")
