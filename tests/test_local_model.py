@@ -272,6 +272,22 @@ async def test_going_on_gives_the_very_ids_that_rendering_everything_gives(
         assert ids == ["call_0001", "call_0002"]
 
 
+async def test_a_history_whose_beginning_is_gone_gets_no_id_twice(
+    stage: Callable[..., Stage], rng: np.random.Generator
+) -> None:
+    first = int(rng.integers(1, 10_000))
+    for ids, wanted in (
+        ([f"call_{first:04d}", f"call_{first + 1:04d}"], f"call_{max(first + 2, 3):04d}"),
+        (["a", "call_x", "call_" + "9" * int(rng.integers(10, 9_000))], "call_0004"),  # another program's
+    ):
+        history: list[Message] = list(ASK)
+        for id in ids:
+            asked = ToolCall(id, "weather", '{"city": "Oslo", "unit": "c"}')
+            history += [AssistantMessage(calls=(asked,)), result_of(asked)]
+        (made,) = calls_of(await stage(*[CALL] * 4).turn(history))
+        assert made.id == wanted
+
+
 async def test_an_edited_history_is_rendered_anew_and_keeps_the_common_start(
     stage: Callable[..., Stage],
 ) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
 from kogagent.chat import Chat
+from kogagent.chat.parser import call_number
 from kogagent.disk_cache import DiskCache
 from kogagent.engine.backend import TokenGrammar
 from kogagent.engine.counters import Counters
@@ -166,8 +167,9 @@ class LocalModel:
         self._session.sync_to(ids)
         if fresh:
             self._session.border = border if border >= LEAST else 0
-        calls = sum(len(m.calls) for m in messages if isinstance(m, AssistantMessage))
-        return self._session, calls + 1
+        calls = [call.id for m in messages if isinstance(m, AssistantMessage) for call in m.calls]
+        # The most of both: what a compaction left has fewer calls than their numbers say.
+        return self._session, max([len(calls), *map(call_number, calls)]) + 1
 
     def _ids(self, messages: tuple[Message, ...], tools: tuple[ToolSpec, ...]) -> list[int]:
         """The whole prompt: as it was, where the messages hold the ids they were written in, else
