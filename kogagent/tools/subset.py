@@ -54,6 +54,10 @@ _KEYWORDS: Mapping[str, typing.Literal["plain", "schema", "list", "map"]] = {
     "default": "plain",
     "$defs": "map",
 }
+_HINTS = {
+    "propertyNames": "Use str keys.",
+    "contentMediaType": "Annotate it as what the text holds, not as pydantic's Json of that.",
+}
 
 
 def subset(schema: dict[str, Any], tool: str, place: str) -> dict[str, Any]:
@@ -173,7 +177,7 @@ def _node(node: Any, path: str, tool: str, place: str) -> Any:
         if key == "propertyNames" and value.get("type") != "string":
             kind = None
         if kind is None:
-            hint = "Use str keys." if key == "propertyNames" else "Check it in the tool and raise Retry."
+            hint = _HINTS.get(key, "Check it in the tool and raise Retry.")
             raise SchemaError(
                 f"tool {tool!r} ({place}) needs the schema keyword {key!r} at {path or '/'}, which "
                 f"the grammar cannot enforce. {hint}",

@@ -8,11 +8,21 @@ Schema, unless anchored.
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from kogagent.engine.grammar.code_points import (
+    ANY,
+    CLASSES,
+    CONTROLS,
+    DOT,
+    all_cases,
+    both_cases,
+    category,
+    inverse,
+    ranges_of,
+)
 from kogagent.engine.grammar.dfa import (
     ANYTHING,
     MAX_CODE_POINT,
@@ -31,71 +41,6 @@ MAX_REPEAT = 2_000
 
 class PatternError(ValueError):
     """A pattern outside the subset; the text says what and where."""
-
-
-def ranges_of(points: Sequence[Range]) -> tuple[Range, ...]:
-    """Sorted, disjoint, joined."""
-    out: list[Range] = []
-    for first, last in sorted(points):
-        if out and first <= out[-1][1] + 1:
-            out[-1] = (out[-1][0], max(out[-1][1], last))
-        else:
-            out.append((first, last))
-    return tuple(out)
-
-
-def inverse(points: Sequence[Range]) -> tuple[Range, ...]:
-    out: list[Range] = []
-    begin = 0
-    for first, last in ranges_of(points):
-        if first > begin:
-            out.append((begin, first - 1))
-        begin = last + 1
-    if begin <= MAX_CODE_POINT:
-        out.append((begin, MAX_CODE_POINT))
-    return tuple(out)
-
-
-ANY = ((0, 0xD7FF), (0xE000, MAX_CODE_POINT))
-DIGIT = ((0x30, 0x39),)
-WORD = ranges_of([(0x30, 0x39), (0x41, 0x5A), (0x5F, 0x5F), (0x61, 0x7A)])
-_SPACES = (0x09, 0x0A, 0x0B, 0x0C, 0x0D, 0x20, 0xA0, 0x1680, 0x2028, 0x2029, 0x202F, 0x205F, 0x3000, 0xFEFF)
-SPACE = ranges_of([*((c, c) for c in _SPACES), (0x2000, 0x200A)])
-DOT = inverse([(0x0A, 0x0A), (0x0D, 0x0D), (0x2028, 0x2029)])
-
-_CLASSES = {
-    "d": DIGIT,
-    "D": inverse(DIGIT),
-    "w": WORD,
-    "W": inverse(WORD),
-    "s": SPACE,
-    "S": inverse(SPACE),
-}
-_CONTROLS = {"t": 0x09, "n": 0x0A, "v": 0x0B, "f": 0x0C, "r": 0x0D, "0": 0x00}
-_CATEGORIES = {
-    "Letter": "L",
-    "Lowercase_Letter": "Ll",
-    "Uppercase_Letter": "Lu",
-    "Number": "N",
-    "Decimal_Number": "Nd",
-    "digit": "Nd",
-    "Punctuation": "P",
-    "punct": "P",
-    "Symbol": "S",
-    "Separator": "Z",
-    "Mark": "M",
-    "Other": "C",
-}
-
-
-@lru_cache(maxsize=32)
-def category(name: str) -> tuple[Range, ...] | None:
-    """Code points of a Unicode general category by short or long name; None when there is no such one."""
-    short = _CATEGORIES.get(name, name)
-    if not 1 <= len(short) <= 2:
-        return None
-    points = [c for c in range(MAX_CODE_POINT + 1) if unicodedata.category(chr(c)).startswith(short)]
-    return ranges_of([(c, c) for c in points]) or None
 
 
 @dataclass
@@ -267,7 +212,7 @@ class _Parser:
     def leaf(self, ranges: tuple[Range, ...]) -> tuple[int, int]:
         first, last = self.nfa.state(), self.nfa.state()
         if self.fold:
-            ranges = _both_cases(ranges)
+            ranges = both_cases(ranges)
         # Surrogates are no code points of a UTF-8 text.
         cut = [(a, min(b, 0xD7FF)) for a, b in ranges if a < 0xD800]
         cut += [(max(a, 0xE000), b) for a, b in ranges if b > 0xDFFF]
@@ -279,10 +224,10 @@ class _Parser:
         self.at += 1
         char = self.peek()
         self.at += 1
-        if char in _CLASSES:
-            return _CLASSES[char]
-        if char in _CONTROLS and not (char == "0" and self.peek().isdecimal()):
-            return ((_CONTROLS[char],) * 2,)
+        if char in CLASSES:
+            return CLASSES[char]
+        if char in CONTROLS and not (char == "0" and self.peek().isdecimal()):
+            return ((CONTROLS[char],) * 2,)
         if char == "b" and in_class:
             return ((8, 8),)
         if char == "c" and self.peek().isascii() and self.peek().isalpha():
@@ -356,11 +301,9 @@ class _Parser:
                 points.append((first[0][0], last[0][0]))
             else:
                 points.extend(first)
-        if negated and self.fold:
-            points += [(0x212A, 0x212A)] if _holds(points, "kK") else []  # which folds to k, as U+017F to s
-            points += [(0x17F, 0x17F)] if _holds(points, "sS") else []
-            return inverse(_both_cases(points))
-        return inverse(points) if negated else ranges_of(points)
+        if not negated:
+            return ranges_of(points)
+        return inverse(all_cases(points) if self.fold else points)
 
     def class_atom(self) -> tuple[Range, ...]:
         if self.peek() == "\\":
@@ -370,21 +313,6 @@ class _Parser:
             raise self.fail("missing ']'")
         self.at += 1
         return ((ord(char), ord(char)),)
-
-
-def _both_cases(points: Sequence[Range]) -> tuple[Range, ...]:
-    """With the other case of each letter of ASCII."""
-    more = [
-        (max(first, low) + there, min(last, low + 25) + there)
-        for first, last in points
-        for low, there in ((0x41, 32), (0x61, -32))
-        if first <= low + 25 and last >= low
-    ]
-    return ranges_of([*points, *more])
-
-
-def _holds(points: Sequence[Range], letters: str) -> bool:
-    return any(first <= ord(letter) <= last for first, last in points for letter in letters)
 
 
 def read_pattern(pattern: str) -> None:
