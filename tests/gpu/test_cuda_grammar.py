@@ -349,7 +349,8 @@ def test_nan_under_a_grammar_is_an_error(vocabulary: Vocabulary) -> None:
     backend = CudaBackend(PLAIN, {n: t.half() for n, t in random_tensors(PLAIN, 2).items()})
     backend.kernel()._tape.view(torch.int16)[:] = 0x7E00
     grammar = compile_turn(TOOLS, vocabulary, tool_choice="required")
-    with pytest.raises(ModelError, match="NaN"):  # a greedy first id would be pre-fill's, which has its own weights
+    # a greedy first id would be pre-fill's, which has weights of its own
+    with pytest.raises(ModelError, match="NaN"):
         decode(backend, [1], grammar, host=False, temperature=1.0)
 
 

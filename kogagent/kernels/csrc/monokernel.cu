@@ -487,23 +487,30 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
                     }
                 } else if (cut_alike(K, 1) || cut_alike(K, 3)) {  // o: land it on the stream, publish that
                     const u64* slot = (const u64*)p.obuf + (size_t)((pass & 1) * modules + module) * p.lanes * W * p.dim;
-                    // Half of the threads put o out, while the others land it: this block's next phase waits for its slowest warp.
-                    constexpr int LANDERS = Model::lanes > 1 ? THREADS / 2 : THREADS;
-                    const bool sends = Model::lanes > 1 && tid >= LANDERS;
+                    // Over several devices half of the threads put o out while the others land it: this block's next phase waits
+                    // for its slowest warp. On one, the two words of a sum that go out would only stand in the way of the stream's.
+                    constexpr int LANDERS = SEVERAL ? THREADS / 2 : THREADS;
+                    const bool sender = SEVERAL && tid >= LANDERS;
+                    const bool waited_for = step.sends && step.others != 0.0f;
 #pragma unroll 1
-                    for (int i = sends ? tid - LANDERS : tid; i < (sends && !step.sends ? 0 : rows * n * 4); i += LANDERS) {
+                    for (int i = sender ? tid - LANDERS : tid; i < (sender && !step.sends ? 0 : rows * n * 4); i += LANDERS) {
                         const int w = W == 1 ? 0 : i / (n * 4), pair = i - w * n * 4;
                         const int local = u0 * 8 + 2 * pair, row = first + local;  // out and down have the same rows
                         float* s = stream + w * p.max_dim_rows + local;
                         const float o0 = row_sum<W>(partial, 2 * pair, w, warps), o1 = row_sum<W>(partial, 2 * pair + 1, w, warps);
-                        if (sends) {
+                        const auto send = [&] {
                             const size_t at = (size_t)((pass & 1) * modules + module) * p.lanes * W * p.dim + ((size_t)me.lane * W + w) * p.dim + row;
                             if (LINK) stamp((int)(pass & 1) * modules + module, me.lane, w, row, tag);
                             if constexpr (SEVERAL) store_two_to_others(OBUF, at, tagged(__float_as_uint(o0), tag), tagged(__float_as_uint(o1), tag));
                             store_word((u64*)p.obuf + at, tagged(__float_as_uint(o0), tag));
                             store_word((u64*)p.obuf + at + 1, tagged(__float_as_uint(o1), tag));
+                        };
+                        if (sender) {
+                            send();
                             continue;
                         }
+                        // The stream, which this lane waits for, goes first, unless others wait for what is put out here.
+                        if (!SEVERAL && waited_for) send();
                         float x0 = s[0] + step.own * o0, x1 = s[1] + step.own * o1;
                         if (lands) {
                             x0 += landing[w * p.max_dim_rows + local];
@@ -530,6 +537,7 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
                         const float k = pick<W>(scale, w);
                         u64* to = (u64*)p.xbuf + ((size_t)((module & 1) * p.lanes + me.lane) * W + w) * (p.dim / 2) + row / 2;
                         publish_word(to, XBUF_WORDS, tagged(pack_halves(x0 * k, x1 * k), tag));
+                        if (!SEVERAL && step.sends && !waited_for) send();
                     }
                 }
             });
