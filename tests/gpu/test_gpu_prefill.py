@@ -13,7 +13,7 @@ from kogagent.engine.backend import DecodePlan
 from kogagent.engine.backends.cuda import CudaBackend
 from kogagent.engine.backends.reference import ReferenceBackend
 from kogagent.engine.sampling import SamplingParams, choose
-from kogagent.kernels.prefill import BUCKETS
+from kogagent.kernels.prefill import BUCKETS, passes, products
 from kogagent.spec import ModelSpec
 from kogagent.testing.toy import finish
 
@@ -46,6 +46,53 @@ def test_prefilled_rows_give_the_equations_logits(spec: ModelSpec, rng: np.rando
     assert bool(kv.store[:, :, :, :count].isfinite().all())
     assert bool(kv.store[:, :, :, count:].isnan().all()), "rows past the sequence were written"
     backend.close()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_chosen_products_give_torchs_bits(
+    dtype: torch.dtype, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, left = products.Products(), list[int]()
+    shapes = [(7, 512, 2048, 3072), *((rng.integers(9, 90, 4) * 8).tolist() for _ in range(8))]
+    for i, (lanes, rows, size, columns) in enumerate(shapes):
+        lanes, room = 1 + lanes % 8, rows + 8 * int(rng.integers(0, 3))
+        x = torch.zeros(lanes, room, columns, dtype=dtype, device="cuda")
+        matrices = [torch.randn(lanes, size, columns, device="cuda").to(dtype) for _ in range(3)]
+        out = torch.zeros(lanes, room, size, dtype=torch.float32 if i % 2 else dtype, device="cuda")
+        with monkeypatch.context() as patched:
+            if i == 0:  # whatever the clock says
+                patched.setattr(products, "times", lambda ways, *_: [1.0] * len(ways))
+            made.choose(x[:, :rows], matrices, out[:, :rows])
+        assert not x.any() and not out.any(), "buffers are left as they were made"
+        x.normal_()
+        for w in matrices:
+            out.fill_(float("nan"))
+            want = out.clone()
+            products.by_torch(x[:, :rows], w, want[:, :rows])
+            with monkeypatch.context() as patched:
+                patched.setattr(products, "by_torch", lambda x, w, out, i=i: left.append(i))
+                made.multiply(x[:, :rows], w, out[:, :rows])
+            if i not in left:
+                torch.testing.assert_close(out, want, rtol=0, atol=0, equal_nan=True)
+    assert 0 not in left, "cuBLASLt has no way with torch's bits"
+
+
+def test_a_choice_of_products_changes_no_bit(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tensors, ids, found = half_tensors(LONG, rng), rng.integers(0, LONG.vocab_size, 700).tolist(), []
+    for least in (0, 1 << 60):  # all are chosen, or none
+        monkeypatch.setattr(passes, "LEAST", least)
+        monkeypatch.setattr(products, "times", lambda ways, *_: [1.0] * len(ways))
+        backend = CudaBackend(LONG, tensors)
+        for count in (100, 500, 700):
+            kv = backend.open_kv(LONG.context)
+            last = backend.append(kv, ids[:count], logits="last")
+            assert last is not None
+            found.append(last.cpu())
+        backend.close()
+    for chosen, torchs in zip(found[:3], found[3:], strict=True):
+        assert torch.equal(chosen, torchs)
 
 
 def test_chunks_of_every_bucket_agree(rng: np.random.Generator) -> None:

@@ -27,6 +27,7 @@ from benchmarks.shapes import SHAPES
 from kogagent.engine.backends.arrangement import kernel_steps
 from kogagent.kernels.layout import plan
 from kogagent.kernels.prefill import device, passes
+from kogagent.kernels.prefill.products import Products
 
 TYPES = {torch.float16: "*fp16", torch.bfloat16: "*bf16", torch.float32: "*fp32", torch.int64: "*i64"}
 TYPES[torch.int32] = "*i32"
@@ -80,7 +81,7 @@ def launches(shape: str, dtype: torch.dtype, rows: list[int]) -> dict[str, dict[
     rope = torch.empty(spec.context, spec.head_dim // 2, 2, device="meta")
     notes = Launches()
     with (
-        mock.patch.object(passes, "multiply", lambda x, w, out: None),
+        mock.patch.object(Products, "multiply", lambda self, x, w, out: None),
         mock.patch.object(passes.Passes, "_processors", lambda self: 132),
     ):
         made = passes.Passes(layout, tensors, steps, rope, max(rows), notes)

@@ -19,8 +19,9 @@ from kogagent.engine.backends.reference import ReferenceBackend
 from kogagent.engine.sampling import SamplingParams, choose
 from kogagent.engine.weights import random_tensors
 from kogagent.kernels.layout import plan
-from kogagent.kernels.prefill import Prefill
+from kogagent.kernels.prefill import Prefill, passes
 from kogagent.kernels.prefill.passes import FULL
+from kogagent.kernels.prefill.products import Products
 from kogagent.kernels.prefill.run import largest
 from kogagent.kernels.rank import rope_table
 from kogagent.spec import ModelSpec
@@ -97,6 +98,38 @@ def test_prefill_in_chunks_gives_the_equations_logits(
         assert found is not None and found[0] == id and found[1] == pytest.approx(logprob, abs=1e-4)
     assert prefill.greedy(cache, 20, ids[20:29], legal, np.zeros(1, np.uint32)) is None, "nothing is legal"
     assert prefill.greedy(cache, 20, ids[20:29], spec.vocab_size) is not None, "the mask was the last call's"
+
+
+def test_every_large_product_of_a_body_has_been_chosen(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec, rows = TINY_LANES, int(rng.integers(2, 20))
+    tensors = {n: t.half() for n, t in random_tensors(spec, int(rng.integers(2**31))).items()}
+    steps, one_stream = kernel_steps(spec)
+    layout = plan(spec, 40, SHARED, one_stream=one_stream)
+    monkeypatch.setattr(passes, "FEW_ROWS", 0)
+    chosen, made = list[Any](), list[Any]()
+
+    def shape(*tensors: torch.Tensor) -> Any:
+        return [(t.shape, t.stride(), t.dtype) for t in tensors]
+
+    def choose(_: Any, x: torch.Tensor, matrices: list[torch.Tensor], out: torch.Tensor) -> None:
+        chosen.extend(shape(x, w, out) for w in matrices)
+
+    def multiply(_: Any, x: torch.Tensor, w: torch.Tensor, out: torch.Tensor) -> None:
+        made.append(shape(x, w, out))
+
+    monkeypatch.setattr(Products, "choose", choose)
+    monkeypatch.setattr(Products, "multiply", multiply)
+    of = passes.Passes(layout, tensors, steps, rope_table(spec), 20, prefill_twin)
+    of.choose_products(rows)
+    assert not chosen, "a few small tiles leave nothing to choose"
+    monkeypatch.setattr(passes, "LEAST", 0)
+    of.choose_products(rows)
+    cache = poisoned_cache(spec, spec.context, torch.float16)
+    of.inputs[:4] = torch.tensor([cache.data_ptr(), spec.context, 0, rows])
+    of.body(rows)
+    assert len(made) == 4 * spec.n_layers - 3 and all(one in chosen for one in made)
 
 
 # ── each kernel against its twin ──

@@ -22,6 +22,7 @@ import torch.nn.functional as F
 from kogagent.errors import MissingExtraError
 from kogagent.kernels.layout import Layout, log2_scale
 from kogagent.kernels.pack import matrix
+from kogagent.kernels.prefill.products import Products
 from kogagent.kernels.rank import bias_rows, qk_norm_rows
 
 META = 8
@@ -33,6 +34,8 @@ FULL = 1 << 30
 """The window of a layer without one."""
 FEW_ROWS = 64
 """Rows up to which a product is bound by its weights, and cuBLAS is not used where the card can be filled."""
+LEAST = 128 * 128
+"""Results for each multiprocessor from which on it matters how a product is made: those of a tile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,7 @@ class Passes:
                 raise MissingExtraError("pre-fill", "triton", "cuda") from error
         self._device = kernels
         spec = layout.spec
+        self._products = Products()
         self._layout, self._spec, self._steps, self._rope = layout, spec, steps, rope
         self._embed = tensors["embed"]
         self._head = tensors["embed"] if spec.tied_head else tensors["head"]
@@ -123,6 +127,16 @@ class Passes:
             return 4
         properties: Any = torch.cuda.get_device_properties(self._embed.device)
         return int(properties.multi_processor_count)
+
+    def choose_products(self, rows: int) -> None:
+        """Find how the large products of a body of this many rows are made, once, before it runs."""
+        outputs = self._outputs[0]
+        attention = ((self._normed, self._qkv), (self._mixed, outputs))
+        mlp = ((self._normed, self._both), (self._hidden, outputs))
+        for phase, (x, out) in enumerate((*attention, *mlp)):
+            matrices = self._weights[phase::4]
+            if out[:, :rows].numel() >= LEAST * self._tiles and not self._few(matrices[0], rows):
+                self._products.choose(x[:, :rows], matrices, out[:, :rows])
 
     # ── whole passes ──
 
@@ -368,7 +382,7 @@ class Passes:
         if self._few(w, rows):
             self._multiply_few(x, w, out, rows, gated=False)
         else:
-            multiply(x[:, :rows], w, out[:, :rows])
+            self._products.multiply(x[:, :rows], w, out[:, :rows])
 
     def _few(self, w: torch.Tensor, rows: int) -> bool:
         """Whether a product is multiply_few's: bound by its weights, with a program for each processor."""
@@ -395,16 +409,6 @@ class Passes:
 
     def _warps(self) -> int:
         return 16 if self._spec.dim >= 2048 else 4  # at 3072 16 take less than 8: 0.035 ms of 512 ids' 5.0
-
-
-def multiply(x: torch.Tensor, w: torch.Tensor, out: torch.Tensor) -> None:
-    """out [S, T, rows] = x [S, T, columns] times w [S, rows, columns], summed in FP32."""
-    if x.device.type == "cpu":  # where torch has no product of halves into FP32
-        out.copy_(torch.bmm(x.float(), w.float().mT))
-    elif out.dtype == x.dtype:
-        torch.bmm(x, w.mT, out=out)
-    else:
-        torch.bmm(x, w.mT, out_dtype=out.dtype, out=out)
 
 
 def _power(n: int) -> int:

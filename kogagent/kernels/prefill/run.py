@@ -85,7 +85,7 @@ class Prefill:
 
     def _capture(self) -> None:
         """Every bucket's body, and that with what comes before and after it where a token is wanted, as
-        graphs. Warm first: kernels are compiled and loaded there."""
+        graphs. Warm first: kernels are compiled and loaded there, products chosen ahead of it."""
         passes = self._passes
         self._inputs.zero_()  # no row is real: nothing reaches a cache
         stream: Any = torch.cuda.Stream()  # type: ignore[no-untyped-call]
@@ -101,6 +101,7 @@ class Prefill:
                 return made
 
             for bucket in reversed(self._buckets):
+                passes.choose_products(bucket)
                 self._graphs[bucket, False] = graph(lambda rows=bucket: passes.body(rows))
                 self._graphs[bucket, True] = graph(lambda rows=bucket: self._first_token(rows))
         torch.cuda.current_stream().wait_stream(stream)
