@@ -2,7 +2,8 @@
 """Whole conversations: system text, tools, turns. What the model is trained on and tested with. Knows no tokens.
 
 Kinds of conversation: call (one turn of one or several calls), run (calls, results, answer, perhaps a second
-request), desk (agent-loop tasks that build on results), decline, clarify, chat.
+request), desk (agent-loop tasks that build on results), decline, clarify, chat. Beside stand the tool sets that
+people give an agent: those of the desk among others, and small talk before, after and without requests.
 """
 
 from __future__ import annotations
@@ -10,9 +11,13 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
+from training.beside import Shelf, unserved
 from training.contrast import twin
 from training.desk.tasks import Desk
+from training.greetings import FIRST, LAST, NO_TOOLS, exchange
 from training.kinds import Kinds
 from training.naming import Split, pick, stopped, words
 from training.phrases import IDLE
@@ -26,8 +31,10 @@ from training.tools import Task, Tool, arguments, plain
 from training.toolsmith import Toolsmith
 from training.turns import Conversation, Message, plan, system
 
-DESK = 0.33  # share of agent-loop tasks
+DESK = 0.33  # share of agent-loop tasks in the others than those below
 IDLERS = 0.2  # share of requests beside which stands a sentence that asks for nothing
+BESIDE = 0.07  # share of documents in which tools of the desk stand beside others: 6 % of all tokens
+COURTESY = 0.045  # share of those with small talk: 3 % of all tokens
 TWINS = 0.4  # share of single calls that another follows which differs in one thing
 
 
@@ -42,39 +49,42 @@ class Writer:
 
     def conversation(self, rng: random.Random) -> Conversation:
         """One conversation, with tools of its own."""
-        if rng.random() < DESK:
-            return self.desk(rng)
-        return self._kind(rng)(rng, self.toolset(rng))
+        return self._alike(rng, 1)[0]
 
     def bundle(self, rng: random.Random, most: int = 16) -> Conversation:
         """One tool set with several conversations behind it, as branches: most of what a model must read is the
         tools, and here they are read once for all. Right and declined requests of the same tools meet.
         """
-        if rng.random() < DESK:
-            place = Desk.drawn(rng, self.smith)
-            made = [place.conversation(rng) for _ in range(min(most, rng.randint(4, 8)))]
-        else:
-            given = self.toolset(rng)
-            made = []
-            wanted = min(most, rng.randint(4, 8 + len(given)))
-            while len(made) < wanted:
-                kind = self._kind(rng)
-                if kind != self.calls:
-                    made.append(kind(rng, given))
-                    continue
-                task, tag = self.task(rng, given)
-                made.append(self._called(rng, given, task, tag))
-                tool = next(t for t in given if t.name == task.calls[0][0])
-                if (
-                    len(task.calls) == 1
-                    and rng.random() < TWINS
-                    and (alike := twin(rng, tool, task.spoken[0]))
-                ):
-                    made.append(self._called(rng, given, alike, tag))
+        made = self._alike(rng, most)
         first = made[0].messages
         start = first[:1] if first[0].role == "system" else []
         branches = [[m for m in c.messages if m.role != "system"] for c in made]
         return Conversation("bundle", made[0].tools, start, branches=tuple(branches))
+
+    def _alike(self, rng: random.Random, most: int) -> list[Conversation]:
+        """Conversations with one tool set, at most so many."""
+        roll = rng.random()
+        for share, make in ((BESIDE, self.beside), (COURTESY, self.courtesies)):
+            if roll < share:
+                return make(rng, most)
+            roll -= share
+        if rng.random() < DESK:
+            place = Desk.drawn(rng, self.smith)
+            return [place.conversation(rng) for _ in range(min(most, rng.randint(4, 8)))]
+        given = self.toolset(rng)
+        made: list[Conversation] = []
+        wanted = min(most, rng.randint(4, 8 + len(given)))
+        while len(made) < wanted:
+            kind = self._kind(rng)
+            if kind != self.calls:
+                made.append(kind(rng, given))
+                continue
+            task, tag = self.task(rng, given)
+            made.append(self._called(rng, given, task, tag))
+            tool = next(t for t in given if t.name == task.calls[0][0])
+            if len(task.calls) == 1 and rng.random() < TWINS and (alike := twin(rng, tool, task.spoken[0])):
+                made.append(self._called(rng, given, alike, tag))
+        return made
 
     def _kind(self, rng: random.Random) -> Callable[[random.Random, list[Tool]], Conversation]:
         kinds = (self.calls, self.run, self.decline, self.clarify, self.chat)
@@ -212,6 +222,88 @@ class Writer:
     def desk(self, rng: random.Random) -> Conversation:
         return Desk.drawn(rng, self.smith).conversation(rng)
 
+    # ── tools of the desk beside others, small talk ──
+
+    def _shelf(self, rng: random.Random) -> tuple[Shelf, list[Tool], list[dict[str, Any]]]:
+        """Tools of a desk, others whose requests none of these serves, and all of them as the model is told."""
+        shelf = Shelf.drawn(rng, self.kinds)
+        given: list[Tool] = []
+        while not given:
+            given = [t for t in self.toolset(rng)[:5] if shelf.apart(t)]
+        specs = [*shelf.specs, *(t.spec() for t in given)]
+        return shelf, given, rng.sample(specs, len(specs))
+
+    def beside(self, rng: random.Random, most: int) -> list[Conversation]:
+        """Requests for the others, for none, and plain ones for the desk's tools."""
+        shelf, given, specs = self._shelf(rng)
+        made: list[Conversation] = []
+        while len(made) < min(most, 6 + 2 * len(given)):
+            kind = rng.choices(("call", "run", "plain", "none", "talk"), (40, 8, 18, 24, 10))[0]
+            if kind == "call":
+                made.append(self.calls(rng, given))
+            elif kind == "run":
+                made.append(self.run(rng, given))
+            elif kind == "plain":
+                asked, call = shelf.plain_request(rng)
+                thought = plan(rng, words(call[0]), self.split, 0.1)
+                turns = [Message("user", asked), Message("assistant", thought, (call,))]
+                made.append(Conversation("call", specs, [*system(rng, self.pools), *turns], tags=("simple",)))
+            elif kind == "none":
+                asked = unserved(rng, shelf, given) if rng.random() < 0.5 else self._unserved(rng, given)
+                if asked and not shelf.serves(asked):
+                    turns = [Message("user", asked), Message("assistant", pick(rng, DECLINES, self.split))]
+                    made.append(Conversation("decline", specs, [*system(rng, self.pools), *turns]))
+            else:
+                made.append(self._courtesy(rng, [], specs))
+        return [replace(c, tools=specs) for c in made]
+
+    def courtesies(self, rng: random.Random, most: int) -> list[Conversation]:
+        """Small talk with tools in sight, before and after requests, or with no tool at all."""
+        count = min(most, rng.randint(5, 9))
+        roll = rng.random()
+        if roll < 0.3:
+            return [self._without_tools(rng) for _ in range(count)]
+        if roll < 0.4:
+            place = Desk.drawn(rng, self.smith)
+            return [self._courtesy(rng, place.conversation(rng).messages, place.tools) for _ in range(count)]
+        if roll < 0.75:
+            _, given, specs = self._shelf(rng)
+        else:
+            given = self.toolset(rng)
+            specs = [t.spec() for t in given]
+        kinds = (self.run, self.run, self.decline)
+        return [
+            self._courtesy(rng, rng.choice(kinds)(rng, given).messages if rng.random() < 0.45 else [], specs)
+            for _ in range(count)
+        ]
+
+    def _courtesy(
+        self, rng: random.Random, middle: list[Message], specs: list[dict[str, Any]]
+    ) -> Conversation:
+        """Small talk around the messages of a conversation, which may be none."""
+        names = [t["name"] for t in specs]
+        opened = [m for m in middle if m.role == "system"] or system(rng, self.pools)
+        turns = [m for m in middle if m.role != "system"]
+        before = rng.choice([0, 0, 1]) if turns else rng.choice([1, 1, 1, 2, 3])
+        after = rng.choice([1, 1, 2]) if turns else 0
+        head = [m for _ in range(before) for m in self._said(rng, names, FIRST)]
+        tail = [m for _ in range(after) for m in self._said(rng, names, LAST)]
+        return Conversation("chat", specs, [*opened, *head, *turns, *tail])
+
+    def _without_tools(self, rng: random.Random) -> Conversation:
+        messages = system(rng, self.pools) if rng.random() < 0.5 else []
+        for _ in range(rng.choice([1, 1, 1, 2, 3])):
+            if rng.random() < 0.15:
+                asked = single(rng, self.smith.everyday(rng)).request
+                messages += [Message("user", asked), Message("assistant", pick(rng, NO_TOOLS, self.split))]
+            else:
+                messages += self._said(rng, [], FIRST if rng.random() < 0.8 else LAST)
+        return Conversation("chat", [], messages)
+
+    def _said(self, rng: random.Random, names: list[str], kinds: tuple[str, ...]) -> list[Message]:
+        asked, answer = exchange(rng, self.split, names, kinds)
+        return [Message("user", asked), Message("assistant", answer)]
+
     # ── no call ──
 
     def decline(self, rng: random.Random, given: list[Tool]) -> Conversation:
@@ -265,7 +357,7 @@ class Writer:
             if roll < 0.75:
                 return plain_question(rng, self.pools, self.split)
             asked = self.smith.tool(rng)
-            if not any(_alike(asked, t) for t in given):
+            if not any(_akin(asked, t) for t in given):
                 return single(rng, asked).request
 
     def clarify(self, rng: random.Random, given: list[Tool]) -> Conversation:
@@ -344,9 +436,9 @@ def _differ(task: Task) -> bool:
 
 def _same(a: Tool, b: Tool) -> bool:
     """Whether two tools may be one thing under two names: of one topic, or an everyday domain's and a like one."""
-    return a.topic == b.topic or (bool(a.sketch) != bool(b.sketch) and _alike(a, b))
+    return a.topic == b.topic or (bool(a.sketch) != bool(b.sketch) and _akin(a, b))
 
 
-def _alike(a: Tool, b: Tool) -> bool:
+def _akin(a: Tool, b: Tool) -> bool:
     """Whether one tool might serve a request for the other."""
     return a.topic == b.topic or bool((set(a.topic.split()) & set(b.topic.split())) - COMMON)
