@@ -72,13 +72,17 @@ def chat(
     max_tokens: MaxTokens = 512,
     keep_prompts: KeepPrompts = False,
     json: Json = False,
+    timings: Annotated[
+        bool, typer.Option("--timings", help="Show where the time of each answer went.")
+    ] = False,
 ) -> None:
     """Talk to a model, a line a message; an empty line or the end of input ends it."""
     from kogagent.cli import commands
 
     options: dict[str, Any] = {"device": device, "dtype": dtype, "json": json, "keep_prompts": keep_prompts}
     sampling = {"temperature": temperature, "seed": seed}
-    raise typer.Exit(commands.chat(model, system, sampling=sampling, max_tokens=max_tokens, **options))
+    options |= {"sampling": sampling, "max_tokens": max_tokens, "timings": timings}
+    raise typer.Exit(commands.chat(model, system, **options))
 
 
 @app.command()

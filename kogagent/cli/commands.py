@@ -102,8 +102,9 @@ def chat(
     dtype: str,
     json: bool,
     keep_prompts: bool,
+    timings: bool = False,
 ) -> int:
-    """Talk until an empty line or the end of input."""
+    """Talk until an empty line or the end of input. timings: each answer ends with what it took."""
 
     async def work(view: View) -> int:
         from kogagent.loop.agent import Agent
@@ -115,7 +116,7 @@ def chat(
             agent = Agent(engine, instructions=system, limits=limits, sampling=SamplingParams(**sampling))
             return await _talk(agent, view, _described(model, engine))
 
-    return _guarded(work, json=json)
+    return _guarded(work, json=json, timings=timings)
 
 
 def report(file: Path, output: Path | None, title: str) -> int:
@@ -220,10 +221,16 @@ def _described(name: str, engine: Engine) -> str:
     return f"{name}, {engine.backend_name} backend, {size}, {engine.dtype}"
 
 
-def _guarded(work: Callable[[View], Coroutine[Any, Any, int]], *, json: bool, quiet: bool = False) -> int:
+def _guarded(
+    work: Callable[[View], Coroutine[Any, Any, int]],
+    *,
+    json: bool,
+    quiet: bool = False,
+    timings: bool = True,
+) -> int:
     """Run a command; the caller's mistakes are 2, everything else that this package raises is 1. quiet: it
-    shows errors alone."""
-    view = open_view(as_json=json, out=io.StringIO() if quiet else None)
+    shows errors alone. timings: and, in text, what turns and runs took."""
+    view = open_view(as_json=json, out=io.StringIO() if quiet else None, timings=timings)
     try:
         return asyncio.run(work(view))
     except KogagentError as error:

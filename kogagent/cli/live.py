@@ -89,12 +89,14 @@ class View(Protocol):
         """The command ends, however: leave the terminal as it was."""
 
 
-def open_view(*, as_json: bool, out: TextIO | None = None) -> View:
-    """The view for where output goes: JSON lines when asked for, else text, styled on a terminal only."""
+def open_view(*, as_json: bool, out: TextIO | None = None, timings: bool = True) -> View:
+    """The view for where output goes: JSON lines when asked for, else text, styled on a terminal only.
+    timings: text tells what turns and runs took."""
     out = sys.stdout if out is None else out
     if as_json:
         return JsonView(out)
-    return TextView(Console(file=out, highlight=False, markup=False, emoji=False, soft_wrap=True))
+    console = Console(file=out, highlight=False, markup=False, emoji=False, soft_wrap=True)
+    return TextView(console, timings=timings)
 
 
 def report(error: KogagentError) -> None:
@@ -111,11 +113,12 @@ class TextView:
     """Tokens as they come, calls and results on lines of their own, at the end a table of phases.
 
     On a terminal a line that is gone again says what is waited for: a model that reads, a tool that runs.
-    waiting=False leaves it out, for a terminal that is recorded.
+    waiting=False leaves it out, for a terminal that is recorded. timings=False leaves out what each turn and
+    the whole run took.
     """
 
-    def __init__(self, console: Console, *, waiting: bool = True) -> None:
-        self._console = console
+    def __init__(self, console: Console, *, waiting: bool = True, timings: bool = True) -> None:
+        self._console, self._timings = console, timings
         self._shows_waiting = waiting and console.is_terminal
         self._waiting: Status | None = None
         self._running: dict[str, str] = {}  # calls, by id
@@ -175,7 +178,8 @@ class TextView:
                 self._plan = ""
                 self._end_line()
             case TurnFinished(turn, usage, timings):
-                self._line(_cost(turn, usage, timings), "note")
+                if self._timings:
+                    self._line(_cost(turn, usage, timings), "note")
             case RunFinished(result):
                 self._end_line()
                 self._summary(result)
@@ -200,6 +204,10 @@ class TextView:
             self._line(f"! stopped: {result.reason}", "failed")
         for pending in result.pending:
             self._line(f"  waits for an answer: {pending.name} {pending.arguments}", "note")
+        if self._timings:
+            self._costs(result)
+
+    def _costs(self, result: RunResult) -> None:
         self._console.print()
         *rows, whole = phases(result.usage, result.timings)
         spent = [row for row in rows if row.seconds]

@@ -255,6 +255,17 @@ def test_chat_keeps_the_conversation_until_an_empty_line(monkeypatch: pytest.Mon
     assert texts == ["I am Ada", "Hello Ada.", "Who am I?"]
 
 
+def test_chat_tells_where_the_time_went_only_where_it_is_asked_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    _load(monkeypatch, "Hello Ada.", "You are Ada.")
+    answers = ["Hello Ada.", "You are Ada."]
+    told = _run("chat", "some-model", "--timings", stdin="I am Ada\nWho am I?\n").stdout
+    assert told.count("turn 1:") == told.count("1 turns, 0 calls") == 2
+    _load(monkeypatch, *answers)
+    lines = _run("chat", "some-model", stdin="I am Ada\nWho am I?\n").stdout.splitlines()
+    assert [line for line in lines if line and line[0] not in "? "] == answers
+    assert len(lines) == 6, "a question, the model and the answer, twice"
+
+
 def test_a_line_that_cannot_be_read_is_left_out_and_the_chat_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = _load(monkeypatch, "Hello Ada.", "You are Ada.")
     lines = [b"I am Ada", b"\xff\xfe no text", b"x" * (3 << 20), b"Who am I?", b""]
