@@ -374,7 +374,7 @@ def test_models_are_found_by_name_or_path_and_the_rest_is_refused_with_what_is_k
     for match, options in wrong:
         with pytest.raises(InputError, match=match):
             Engine.load(model, **options)
-    with pytest.raises(ConfigError, match=r"no config.json and 0 .gguf files"):
+    with pytest.raises(ConfigError, match=r"holds no model, neither a config.json nor a .gguf file"):
         Engine.load(tmp_path)
     (model / "config.json").unlink()  # a wrong option is found out before the files are looked at
     with pytest.raises(InputError, match="dtype='int3'"):

@@ -310,8 +310,7 @@ class Session:
 
     def _too_long(self, length: int) -> ContextError:
         return ContextError(
-            f"the prompt has {length} tokens, the context holds {self._capacity}. "
-            "Shorten it, or rewind or close the session."
+            f"the prompt has {length} tokens, the context holds {self._capacity}. Shorten it."
         )
 
     def _cut(self, length: int) -> None:

@@ -109,8 +109,13 @@ def model_file(path: Path) -> Path:
         if (path / "config.json").is_file():
             return path
         files = sorted(path.glob("*.gguf"))
-        if len(files) != 1:
-            raise ConfigError(f"{path}: has no config.json and {len(files)} .gguf files; name one model")
+        if not files:
+            raise ConfigError(
+                f"{path}: holds no model, neither a config.json nor a .gguf file. Name the one that does."
+            )
+        if len(files) > 1:
+            names = ", ".join(file.name for file in files)
+            raise ConfigError(f"{path}: has no config.json, and {len(files)} .gguf files. Name one: {names}.")
         return files[0]
     if path.suffix != ".gguf":
         raise ConfigError(f"{path}: neither a directory nor a .gguf file")

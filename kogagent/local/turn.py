@@ -158,7 +158,7 @@ class ModelTurn:
         if room < min(_LEAST_TURN, wanted):
             raise ContextError(
                 f"the prompt has {length} tokens, the context holds {capacity}: {room} left are too few for "
-                "a turn. Shorten the conversation, or let the agent do it (Compaction)."
+                "a turn. Shorten it."
             )
 
     async def _start(self) -> None:

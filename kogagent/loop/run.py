@@ -54,6 +54,7 @@ from kogagent.types.quick import maker
 _turn_request, _turn_started, _turn_finished = maker(TurnRequest), maker(TurnStarted), maker(TurnFinished)
 _BRIEFLY = reprlib.Repr()  # of a long text, head and tail
 _BRIEFLY.maxstring = 200
+_TOO_LONG = "Agent(compaction=Compaction()) has the conversation shortened where it no longer fits."
 _Turn: TypeAlias = tuple[AssistantMessage, FinishReason]
 
 
@@ -265,6 +266,8 @@ class Run:
                     failures += 1
                     if await self._room.make(setup.compaction, setup.model, request, force=True):
                         continue
+                if isinstance(error, ContextError) and setup.compaction is None:
+                    error.add_note(_TOO_LONG)
                 answer = await self._recovered(error, request, failures)
                 if isinstance(answer, str):
                     return Finish(answer)

@@ -222,7 +222,11 @@ def test_a_config_that_is_no_json_object_is_refused(single: Path, text: str) -> 
 def test_paths_without_a_model_say_what_was_looked_for(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no such file"):
         load_checkpoint(tmp_path / "nowhere")
-    with pytest.raises(ConfigError, match=r"no config\.json and 0 \.gguf files"):
+    with pytest.raises(ConfigError, match=r"no model, neither a config\.json nor a \.gguf file\. Name"):
+        load_checkpoint(tmp_path)
+    for name in ("b.gguf", "a.gguf"):
+        (tmp_path / name).write_bytes(b"x")
+    with pytest.raises(ConfigError, match=r"2 \.gguf files\. Name one: a\.gguf, b\.gguf\."):
         load_checkpoint(tmp_path)
     (tmp_path / "weights.bin").write_bytes(b"x")
     with pytest.raises(ConfigError, match=r"neither a directory nor a \.gguf file"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -136,10 +137,12 @@ async def test_a_prompt_the_model_refuses_is_shortened_once() -> None:
     agent = Agent(model, limits=replace(FREE, turn_tokens=1), compaction=Compaction(context=100_000))
     result = await agent.run("go", history=history)
     assert result.output == "fine" and model.count(model.requests[0]) <= 400
-    with pytest.raises(ContextError):
+    with pytest.raises(ContextError) as raised:
         await Agent(MeasuredModel("x", context=400)).run("go", history=history)
-    with pytest.raises(ContextError):  # nothing can be left out of a single message
+    assert "Agent(compaction=Compaction())" in "".join(traceback.format_exception(raised.value))
+    with pytest.raises(ContextError) as raised:  # nothing can be left out of a single message
         await Agent(MeasuredModel("x", context=10), compaction=Compaction()).run("a" * 50)
+    assert not hasattr(raised.value, "__notes__"), "it has been tried"
 
 
 async def test_a_model_without_counts_goes_by_bytes_and_needs_a_context() -> None:
