@@ -116,11 +116,29 @@ class EngineClosedError(DeviceError):
 # ── names that nothing has ───────────────────────────────────────────────────────────────────
 
 
+# What other SDKs call the same thing, where the words have little in common.
+_ELSEWHERE = {
+    "handoff_description": "description",
+    "input_guardrails": "guardrails",
+    "model_settings": "sampling",
+    "output_guardrails": "guardrails",
+    "prompt": "instructions",
+    "result_type": "output_type",
+    "system": "instructions",
+    "system_message": "instructions",
+    "system_prompt": "instructions",
+    "toolsets": "tools",
+    "usage_limits": "limits",
+}
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
-    """ " Did you mean 'x'?" for a name that is much like a known one, else nothing."""
+    """ " Did you mean 'x'?" for a name much like a known one, or another SDK's for it, else nothing."""
     import difflib
 
-    close = difflib.get_close_matches(name, list(known), n=1)
+    known = list(known)
+    same = _ELSEWHERE.get(name)
+    close = [same] if same in known else difflib.get_close_matches(name, known, n=1)
     return f" Did you mean {close[0]!r}?" if close else ""
 
 

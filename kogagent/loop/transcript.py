@@ -164,6 +164,10 @@ class Transcript:
     def __len__(self) -> int:
         return len(self._record)
 
+    def __iter__(self) -> Iterator[Message]:
+        """Over the record as it stands now: what is appended meanwhile is not in it."""
+        return iter(self.messages)
+
     # ── growing ──
 
     def append(self, message: Message) -> None:

@@ -69,15 +69,15 @@ class Fields:
         """A field of any type, None when it is absent."""
         return self._left.pop(name, None)
 
-    def neutral(self, name: str, *values: Any) -> None:
-        """A field that is not supported: it may be absent or say what happens anyway."""
+    def neutral(self, name: str, *values: Any, instead: str = "Leave it out.") -> None:
+        """A field that is not supported: it may be absent or say what happens anyway. instead: what to do."""
         value = self._left.pop(name, None)
         if value is None or any(type(value) is type(one) and value == one for one in values):
             return
         only = " or ".join(map(repr, values))
         raise RequestError(
             f"{self.at(name)} is not supported here" + (f" with any value but {only}" if values else "")
-            + ". Leave it out.",
+            + f". {instead}",
             param=self.at(name),
             code="unsupported_parameter",
         )  # fmt: skip

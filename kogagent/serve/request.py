@@ -36,7 +36,6 @@ _NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "logit_bias": ({},),
     "top_logprobs": (0,),
     "store": (False,),
-    "metadata": ({},),
     "modalities": (["text"],),
     "service_tier": ("auto", "default"),
     "verbosity": ("medium",),
@@ -47,8 +46,20 @@ _NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "function_call": (),
     "web_search_options": (),
 }
-# Names of whoever asks: they change no answer of OpenAI's either.
-_LABELS = ("user", "safety_identifier", "prompt_cache_key")
+# What to do in place of some of them.
+_INSTEAD: Mapping[str, str] = {
+    "n": "Send the request once for each answer.",
+    "top_logprobs": "Leave it out: logprobs=true gives those of the chosen tokens.",
+    "functions": "Pass tools.",
+    "function_call": "Pass tool_choice.",
+}
+# Names of whoever asks, and what a stored answer is found by: they change no answer of OpenAI's either.
+_LABELS: Mapping[str, type] = {
+    "user": str,
+    "safety_identifier": str,
+    "prompt_cache_key": str,
+    "metadata": dict,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +92,9 @@ def read(body: object, *, model: str, temperature: float) -> ChatRequest:
             param="model", code="model_not_found", status=404,
         )  # fmt: skip
     for name, values in _NEUTRAL.items():
-        fields.neutral(name, *values)
-    for name in _LABELS:
-        fields.take(name, str, None)
+        fields.neutral(name, *values, instead=_INSTEAD.get(name, "Leave it out."))
+    for name, kind in _LABELS.items():
+        fields.take(name, kind, None)
     tools = _tools(fields.take("tools", list, []))
     stream = fields.take("stream", bool, False)
     request = ChatRequest(

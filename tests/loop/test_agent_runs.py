@@ -700,6 +700,8 @@ async def test_a_source_gives_each_run_a_model_of_its_own_and_it_is_closed() -> 
             {"tool": [ls]},
             r"^Agent has no option 'tool'\. Did you mean 'tools'\? Its options are: model, tools, ",
         ),
+        ({"system_prompt": "You help."}, r"'system_prompt'\. Did you mean 'instructions'\?"),
+        ({"result_type": int}, r"'result_type'\. Did you mean 'output_type'\?"),
     ],
 )
 def test_an_agent_refuses_what_it_cannot_use_before_any_run(options: dict[str, Any], words: str) -> None:

@@ -148,6 +148,13 @@ def test_a_view_does_not_grow_with_the_transcript() -> None:
     assert transcript.messages == (SystemMessage("s"), UserMessage("a"), AssistantMessage("b"))
 
 
+def test_a_transcript_is_iterated_as_it_stands() -> None:
+    transcript = Transcript([UserMessage("a")])
+    for message in transcript:
+        transcript.append(AssistantMessage(f"{message} again"))
+    assert len(transcript) == 2 and tuple(transcript) == transcript.messages
+
+
 def test_a_fork_goes_its_own_way() -> None:
     transcript = Transcript([UserMessage("a")])
     fork = transcript.fork()

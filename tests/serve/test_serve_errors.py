@@ -14,6 +14,8 @@ from serving import NAME, ScriptedBackend, Watched, client_of, held, in_step, li
 
 from kogagent.errors import DeviceError, InputError
 from kogagent.serve import app
+from kogagent.serve.fields import RequestError
+from kogagent.serve.request import read
 from kogagent.testing.tiny import write_tiny_model
 from kogagent.testing.toy import comes
 from kogagent.tokenizer import Tokenizer
@@ -107,9 +109,26 @@ async def test_a_bad_field_is_a_400_that_names_it(tokenizer: Tokenizer) -> None:
         assert engine.usage.prompt_tokens == 0, "a refused request was run"
         answer = await client.chat.completions.create(
             model=NAME, messages=ASK, n=1, presence_penalty=0, logit_bias={}, user="ada", stop=None,
-            store=False, tool_choice="auto", response_format={"type": "text"},
+            store=False, metadata={"batch": "7"}, tool_choice="auto", response_format={"type": "text"},
         )  # fmt: skip
         assert answer.choices[0].message.content == "Hello.", "what changes nothing is no error"
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"n": 3}, "any value but 1. Send the request once for each answer"),
+        ({"logprobs": True, "top_logprobs": 2}, "logprobs=true gives those of the chosen"),
+        ({"functions": [{"name": "weather"}]}, "functions is not supported here. Pass tools."),
+        ({"function_call": "auto"}, "Pass tool_choice."),
+        ({"store": True}, "any value but False. Leave it out."),
+        ({"metadata": ["batch 7"]}, "metadata must be an object, not a list"),
+    ],
+)
+def test_what_is_not_supported_says_what_to_do_instead(fields: dict[str, Any], words: str) -> None:
+    with pytest.raises(RequestError) as raised:
+        read({"model": NAME, "messages": ASK, **fields}, model=NAME, temperature=1.0)
+    assert words in str(raised.value)
 
 
 async def test_a_prompt_that_does_not_fit_has_its_own_code(tokenizer: Tokenizer) -> None:
@@ -123,6 +142,7 @@ async def test_a_prompt_that_does_not_fit_has_its_own_code(tokenizer: Tokenizer)
                     model=NAME, messages=[{"role": "user", "content": "x" * 3000}], **fields
                 )
             assert raised.value.code == "context_length_exceeded"
+            assert "session" not in str(raised.value), "a client has none"
 
 
 async def test_what_is_no_request_is_told_in_the_same_shape(tokenizer: Tokenizer) -> None:
