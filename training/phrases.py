@@ -378,6 +378,32 @@ PEOPLE = (
     "Aisha", "Bella", "Boris", "Chen", "Daniel", "Elena", "Felix", "Gina", "Ivan", "Julia", "Karl", "Laura", "Mehmet", "Nadia", "Oscar", "Petra", "Quinn", "Rosa",
     "Samir", "Tina", "Ursula", "Victor", "Yuki", "Diego", "Freya", "Leila",
 )  # fmt: skip
+# behind two lists of which each goes with each; in training also these
+CROSSED = (
+    ", all combinations", ", in all combinations", ", for all combinations", ", for every combination", ", for each combination", ", each combination", ", every combination of the two", ", in each possible combination",
+    ", in all possible combinations", ", for all pairs", ", for every pair", ", for every possible pair", ", for all four", ", for all four of them", ", all four cases", ", all four combinations", ", in all four combinations",
+    ", four in all", ", four altogether", ", so four in all", ", so four times", ", each one with each other one", ", every one with every other", ", each against each", ", every way to combine them", ", combining each with each",
+    ", combined in every way", ", crossing them", ", crosswise", ", both with both", ", each of the first with each of the second", ", every pairing", ", for each pairing", ", for every pairing", ", in every pairing", ", in all pairings",
+    " (each combination)", " (every combination)", " (every pair)", " (each with each)", " (all four)", " (all four combinations)", " (all pairs)", " (four in total)", " in all combinations", " in every combination", " for each combination",
+    " for every combination", " for all combinations", " for every pair", " - all combinations", " - each with each",
+)  # fmt: skip
+# behind lists that go together item by item; in training also these
+RESPECTIVELY = (
+    ", in that order", ", in this order", ", in the same order", ", in the order given", ", in the respective order", ", each respectively", ", matched in order", ", one by one in that order",
+    ", first with first and so on", ", item by item", ", paired in order", ", taken in order", " in that order", " in this order", " in the same order", " in the given order",
+    " (in that order)", " (in this order)", " (in the order given)", " (in the same order)", " (each respectively)", " (paired in order)", " - respectively", " - in that order", "; in that order",
+)  # fmt: skip
+# before each line of a list; in training also these
+MARKS = ("{i}: ", "[{i}] ", "#{i} ", "#{i}: ", "+ ", "> ", "• ", "-- ")
+# before a list of requests; in training also these
+HEADS = (
+    "Please do these: ", "Please do the following: ", "Please do all of these: ", "Please take care of these: ", "Please handle these: ", "Please help me with these: ", "Do this: ", "Do these: ", "Do the following: ",
+    "Do all of this: ", "Do these for me: ", "Here is my list: ", "Here's what I need: ", "Here is what to do: ", "Here are my requests: ", "Here are my questions: ", "I need these: ", "I need the following: ",
+    "I need all of this: ", "I want these: ", "I want the following: ", "I'd like the following: ", "I have several requests: ", "I have a few things: ", "I have some tasks: ", "There are a few things: ",
+    "A few things: ", "A few requests: ", "Several things: ", "Some requests: ", "Some tasks for you: ", "My tasks: ", "My requests: ", "My questions: ", "My wishes: ", "Tasks: ", "Requests: ", "To do: ", "To-do list: ",
+    "Today's list: ", "The list: ", "The following, please: ", "These, please: ", "This is my list: ", "These are my tasks: ", "Could you do these: ", "Can you do the following: ", "Would you do all of these: ",
+    "We need the following: ", "Work through this: ", "Go through this list: ", "One by one: ", "In order: ",
+)  # fmt: skip
 # the values of one parameter, counted
 COUNTED = (
     " I need it for {n} {t}: {l}.", " Do this for the {t} {l}.", " There are {n} {t}: {l}.", " The {t} are {l}.", " My {n} {t} are {l}.", " It is about {n} {t}, {l}.",
@@ -558,6 +584,37 @@ VERBS = [
     ("order", "order|buy|purchase"),
     ("monitor", "monitor|watch|observe"),
 ]
+# more ways to say each in training, none of which says another
+MORE_VERBS = {
+    "get": ("grab", "obtain", "bring me", "pull up", "let me see", "let me have", "read me"),
+    "list": ("itemize", "give me a list of", "name all of", "list all of", "print a list of"),
+    "find": ("track down", "hunt for", "dig up", "spot", "discover"),
+    "search": ("query", "comb through", "scour", "go through", "search through"),
+    "create": ("build", "establish", "open", "put together", "come up with"),
+    "delete": ("drop", "wipe", "discard", "throw away", "destroy"),
+    "update": ("amend", "revise", "adjust", "bring up to date", "refresh"),
+    "calculate": ("figure out", "derive", "evaluate", "find the value of", "do the math for"),
+    "check": ("inspect", "look over", "review", "go over"),
+    "send": ("dispatch", "mail", "forward", "pass on", "transmit"),
+    "book": ("make a booking for", "secure", "make a reservation for", "get me a booking for"),
+    "convert": ("transform", "make a conversion of", "recast"),
+    "analyze": ("analyse", "investigate", "take apart", "run an analysis of", "dissect"),
+    "generate": ("bring forth", "spit out", "write out", "have generated"),
+    "schedule": ("set a time for", "put on the calendar", "find a slot for", "arrange a time for"),
+    "compare": ("weigh up", "draw a comparison of", "set side by side", "make a comparison of"),
+    "estimate": ("approximate", "give a rough figure for", "make an estimate of"),
+    "start": ("kick off", "fire up", "initiate", "set off", "switch on", "get going with"),
+    "stop": ("shut down", "terminate", "abort", "break off", "put an end to", "switch off"),
+    "measure": ("take a measurement of", "take the measure of", "quantify"),
+    "assign": ("hand out", "hand over", "allot", "entrust", "make an assignment of"),
+    "export": ("write to a file", "dump", "make an export of"),
+    "import": ("bring in", "read in", "ingest", "pull in"),
+    "validate": ("make sure of", "run a validation of", "prove valid"),
+    "summarize": ("summarise", "give a summary of", "boil down", "recap", "outline", "give the gist of"),
+    "rank": ("put in order", "make a ranking of", "give a ranking of"),
+    "order": ("place an order for", "acquire", "get me by order", "send off an order for"),
+    "monitor": ("keep an eye on", "keep track of", "keep watch over", "track", "supervise"),
+}
 NOUNS = [
     "report", "invoice", "order", "ticket", "user", "account", "device", "sensor", "report", "budget", "meeting", "project", "contract", "price", "route", "flight",
     "hotel", "room", "recipe", "workout", "lesson", "course", "exam", "grade", "song", "album", "movie", "actor", "player", "team", "match", "score", "tournament",

@@ -88,6 +88,22 @@ def date(rng: random.Random) -> Spoken:
         f"{month} {ordinal(d)}, {y}",
         f"the {ordinal(d)} of {month} {y}",
     ]
+    if rng.random() < 0.3:
+        forms = [
+            f"{month[:3]} {d}, {y}",
+            f"{month[:3]} {d} {y}",
+            f"{d} {month[:3]} {y}",
+            f"{month[:3]} {ordinal(d)}, {y}",
+            f"{month} {d} {y}",
+            f"{month} {ordinal(d)} {y}",
+            f"{month} the {ordinal(d)}, {y}",
+            f"{ordinal(d)} {month} {y}",
+            f"{ordinal(d)} of {month} {y}",
+            f"{ordinal(d)} of {month}, {y}",
+            f"the {ordinal(d)} of {month}, {y}",
+            f"{y}/{m:02}/{d:02}",
+            f"{y} {month} {d}",
+        ]
     return Spoken(iso, rng.choice(forms))
 
 
@@ -95,7 +111,16 @@ def clock(rng: random.Random) -> Spoken:
     h, m = rng.randint(0, 23), rng.choice([0, 0, 0, 15, 30, 30, 45, rng.randint(0, 59)])
     value = f"{h:02}:{m:02}"
     twelve = f"{(h + 11) % 12 + 1}{'' if m == 0 else f':{m:02}'} {'am' if h < 12 else 'pm'}"
-    return Spoken(value, rng.choice([value, value, twelve, twelve]))
+    forms = [value, value, twelve, twelve]
+    if rng.random() < 0.3:
+        tight = twelve.replace(" ", "")
+        forms = [tight, tight.upper(), twelve.upper(), f"{h}h{m:02}", f"{twelve[:-3]} in the {_part(h)}"]
+    return Spoken(value, rng.choice(forms))
+
+
+def _part(hour: int) -> str:
+    """Of the day, as it tells the two halves apart."""
+    return "morning" if hour < 12 else "afternoon" if hour < 18 else "evening"
 
 
 _SMALL = "zero one two three four five six seven eight nine ten eleven twelve".split()

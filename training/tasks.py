@@ -9,22 +9,42 @@ from __future__ import annotations
 import random
 import re
 
-from training.naming import Split, joined, pick, series, uncapital, words
+from training.naming import Split, choose, joined, pick, series, uncapital, words
 from training.phrases import (
     ANOTHER,
     ASIDES,
     BEFORE_A_REQUEST,
     BRIEF,
     CASES,
+    CROSSED,
     FILLERS,
+    HEADS,
     JOINERS,
+    MARKS,
     ORDINALS,
+    RESPECTIVELY,
     TAILS,
     link,
 )
 from training.spoken import SCALARS, Param, Spoken
 from training.tools import Task, Tool, arguments, plain
 
+# in training also these
+MORE_TOLD = (
+    "{n} = {v}",
+    "{n}: {v}",
+    "{n} is {v}",
+    "{n} of {v}",
+    "with {v} as the {n}",
+    "with {v} for the {n}",
+    "with the {n} {v}",
+    "with {n} = {v}",
+    "{v} as the {n}",
+    "{v} for the {n}",
+    "the {n} being {v}",
+    "where the {n} is {v}",
+    "using {v} as the {n}",
+)
 RUNS_ON = re.compile(r"[,?!;]|\.(?!\d)")  # a text that cannot stand in a list
 
 
@@ -47,11 +67,17 @@ def several(rng: random.Random, tools: list[Tool], split: Split) -> Task:
     parts = [t.ask(rng, s) for t, s in zip(tools, drawn, strict=True)]
     calls = tuple((t.name, plain(s)) for t, s in zip(tools, drawn, strict=True))
     if rng.random() < 0.12:
-        mark = rng.choice(["{i}. ", "{i}) ", "({i}) ", "- "])
-        gap = rng.choice([" ", "\n"]) if mark != "- " else "\n"
+        mark = choose(rng, ["{i}. ", "{i}) ", "({i}) ", "- "], MARKS, split)
+        gap = rng.choice([" ", "\n"]) if "{i}" in mark else "\n"
         lines = gap.join(mark.format(i=i) + part for i, part in enumerate(parts, 1))
         return Task(
-            rng.choice(["", "Please do this: ", "Two things: " if len(parts) == 2 else "My list: "]) + lines,
+            choose(
+                rng,
+                ["", "Please do this: ", "Two things: " if len(parts) == 2 else "My list: "],
+                rng.sample(HEADS, 3),
+                split,
+            )
+            + lines,
             calls,
             tuple(drawn),
         )
@@ -87,7 +113,7 @@ def parallel(rng: random.Random, tool: Tool, split: Split) -> Task | None:
     if len(sets) < 2 or any(t.whole or RUNS_ON.search(t.text) for t in told):
         return None
     if len(chosen) == 2 and rng.random() < 0.25:
-        return _crossed(rng, tool, spoken, chosen)
+        return _crossed(rng, tool, spoken, chosen, split)
     if in_turn:
         return Task.of(_in_turn(rng, tool, sets, chosen, split), tool, sets)
     texts = {p.name: [s[p.name].text for s in sets] for p in chosen}
@@ -96,9 +122,8 @@ def parallel(rng: random.Random, tool: Tool, split: Split) -> Task | None:
     if _enclosed(request, lists):
         return None
     if len(chosen) > 1:
-        request = request.rstrip(".?!") + rng.choice(
-            [", respectively.", " respectively.", " (respectively)."]
-        )
+        orders = [", respectively", " respectively", " (respectively)"]
+        request = request.rstrip(".?!") + choose(rng, orders, rng.sample(RESPECTIVELY, 6), split) + "."
     elif len({plain(s)[chosen[0].name] for s in sets}) < len(sets):
         return None
     return Task.of(request, tool, sets)
@@ -110,7 +135,9 @@ def _enclosed(request: str, lists: dict[str, Spoken]) -> bool:
     return any(re.search(rf"[+*'\"] ?{t}|{t}(?:[-\w^*'\"]| ?[+*=])", request) for t in texts)
 
 
-def _crossed(rng: random.Random, tool: Tool, spoken: dict[str, Spoken], chosen: list[Param]) -> Task | None:
+def _crossed(
+    rng: random.Random, tool: Tool, spoken: dict[str, Spoken], chosen: list[Param], split: Split
+) -> Task | None:
     """Each of two values with each of two others: four calls."""
     first, second = chosen
     columns = []
@@ -129,15 +156,14 @@ def _crossed(rng: random.Random, tool: Tool, spoken: dict[str, Spoken], chosen: 
     request = tool.ask(rng, {**spoken, **shown}).rstrip(".?!")
     if _enclosed(request, shown):
         return None
-    request += rng.choice(
-        [
-            ", each with each.",
-            ", in every combination.",
-            " (all combinations).",
-            ", for each pair.",
-            ", all four of them.",
-        ]
-    )
+    told = [
+        ", each with each",
+        ", in every combination",
+        " (all combinations)",
+        ", for each pair",
+        ", all four of them",
+    ]
+    request += choose(rng, told, CROSSED, split) + "."
     return Task.of(request, tool, sets)
 
 
@@ -157,8 +183,11 @@ def _in_turn(
             continue
         if style < 0.65:  # one sentence a case
             told = [
-                rng.choice(
-                    ["with a {n} of {v}", "with {n} {v}", "{n} {v}", "the {n} is {v}", "has {v} as its {n}"]
+                choose(
+                    rng,
+                    ["with a {n} of {v}", "with {n} {v}", "{n} {v}", "the {n} is {v}", "has {v} as its {n}"],
+                    MORE_TOLD,
+                    split,
                 ).format(n=words(p.name), v=s[p.name].text)
                 for p in ordered
             ]

@@ -14,10 +14,10 @@ from typing import Any
 
 from training.families import FAMILIES, Family, family_params
 from training.kinds import Kinds
-from training.naming import pick, slots_of, tidy, tool_name, words
+from training.naming import choose, pick, slots_of, tidy, tool_name, words
 from training.natural import drawn
 from training.operations import operation_tool, relatives
-from training.phrases import NOUNS, VERBS
+from training.phrases import MORE_VERBS, NOUNS, VERBS
 from training.quantities import RESULTS, compute_tool
 from training.quantities import VERBS as COMPUTE_VERBS
 from training.sketches import DOMAINS, SKETCHES, Sketch, likeness
@@ -200,7 +200,7 @@ class Toolsmith:
             self.split,
         )
         article = rng.choice(["the", "a", "my", "", "an" if noun[0] in "aeiou" else "a"])
-        request = f"{rng.choice(said.split('|'))} {article} {noun}"
+        request = f"{choose(rng, said.split('|'), MORE_VERBS[verb], self.split)} {article} {noun}"
         joint: list[Pair] = []
         if not like and rng.random() < 0.3:
             first, second, both = pair(rng, self.kinds, style, True)

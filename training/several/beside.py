@@ -8,8 +8,33 @@ import random
 import re
 from collections.abc import Callable, Sequence
 
-from training.naming import SUFFIXES, Split, capital, joined, pick, plural, series, stopped, uncapital, words
-from training.phrases import AGAIN, COUNTED, EACH, LEADS, LINED, ONES, PEOPLE, PLAIN, STARTS, TUPLES, link
+from training.naming import (
+    SUFFIXES,
+    Split,
+    capital,
+    choose,
+    joined,
+    pick,
+    plural,
+    series,
+    stopped,
+    uncapital,
+    words,
+)
+from training.phrases import (
+    AGAIN,
+    COUNTED,
+    EACH,
+    LEADS,
+    LINED,
+    MARKS,
+    ONES,
+    PEOPLE,
+    PLAIN,
+    STARTS,
+    TUPLES,
+    link,
+)
 from training.several.sets import (
     COUNT,
     NTH,
@@ -32,6 +57,39 @@ LABELS = (
     "case {a}", "the {nth} case", "the {nth} one", "number {i}", "option {a}", "group {i}", "the {nth} round", "team {a}", "day {i}", "plan {i}",
 )  # fmt: skip
 
+# in training also these
+MORE_LABELS = (
+    "case {i}", "option {i}", "group {a}", "team {i}", "plan {a}", "set {a}", "set {i}", "item {a}", "item {i}", "version {a}", "version {i}", "variant {a}", "variant {i}", "scenario {a}",
+    "scenario {i}", "round {i}", "step {i}", "week {i}", "test {a}", "test {i}", "run {i}", "sample {a}", "sample {i}", "person {a}", "site {a}", "the {nth} time", "the {nth} item", "the {nth} option", "the {nth} test",
+)  # fmt: skip
+THINGS = ("example", "entry", "request", "variant", "instance", "scenario", "option", "round")
+OTHERS = (
+    "a second", "a second one", "the second", "the second one", "another one", "the next", "the next one", "one more", "a further one",
+)  # fmt: skip
+CHOSE = (
+    "picked",
+    "wants",
+    "needs",
+    "works with",
+    "decided on",
+    "went for",
+    "asks for",
+    "prefers",
+    "gave",
+    "wrote",
+)
+HAS = ("takes", "gets", "shows", "is to have", "should have", "needs", "uses", "goes with", "is said to have")
+WHERE = (
+    " when ",
+    " - ",
+    ", given that ",
+    " given that ",
+    ", if ",
+    ", knowing that ",
+    " provided that ",
+    ", assuming that ",
+)
+
 
 def cases(rng: random.Random, drawn: Sets, split: Split) -> Task | None:
     """'… two circles, one with …, the other with …'; 'The first has …'; 'For Anna, …; for Ben, …'."""
@@ -41,14 +99,14 @@ def cases(rng: random.Random, drawn: Sets, split: Split) -> Task | None:
         return None
     goals = drawn.tool.sketch.goals if drawn.tool.sketch else ()
     things = [m.group(1) for g in goals if "{" not in g and (m := THING.search(g))]
-    thing = rng.choice(things) if things else rng.choice(["case", "case", "item", "one"])
+    thing = rng.choice(things) if things else choose(rng, ["case", "case", "item", "one"], THINGS, split)
     told = [with_it(rng, drawn, s, phrases) for s in drawn.sets]
     style = rng.random()
     if style < 0.3:
         return drawn.task(_ones(rng, asked, told, split))
     if style < 0.65:
         return drawn.task(_story(rng, drawn, asked, phrases, thing, split))
-    return drawn.task(_labelled(rng, asked, told))
+    return drawn.task(_labelled(rng, asked, told, split))
 
 
 def _ones(rng: random.Random, asked: str, told: Sequence[str], split: Split) -> str:
@@ -56,7 +114,8 @@ def _ones(rng: random.Random, asked: str, told: Sequence[str], split: Split) -> 
     form = pick(rng, ONES, split)
     rest = [f"one {w}" for w in told[1:]]
     if len(told) == 2:
-        rest = [f"{rng.choice(['the other', 'the other one', 'another', 'one'])} {told[1]}"]
+        other = choose(rng, ["the other", "the other one", "another", "one"], OTHERS, split)
+        rest = [f"{other} {told[1]}"]
     last = rng.choice([" and ", ", and ", ", "])
     first = form.format(q=asked.rstrip(".?!"), n=COUNT[len(told)], w=told[0])
     goes_on = asked.endswith("?") and ":" not in form and ". " not in form
@@ -69,8 +128,10 @@ def _story(
     """'The first circle has …, the second …', or 'Anna chose …', before the request, behind it or in it."""
     n = len(drawn.sets)
     subjects = rng.sample(PEOPLE, n) if rng.random() < 0.25 else []
-    verb = rng.choice(
-        ["chose", "takes", "has", "uses"] if subjects else ["has", "has", "comes with", "is given"]
+    verb = (
+        choose(rng, ["chose", "takes", "has", "uses"], CHOSE, split)
+        if subjects
+        else choose(rng, ["has", "has", "comes with", "is given"], HAS, split)
     )
     names = subjects or [f"the {nth} {thing}" for nth in NTH[:n]]
     if rng.random() < 0.3 and n > 2 and not subjects:
@@ -86,10 +147,16 @@ def _story(
             )
         lines.append(f"{name} {verb} {joined(parts, rng) if len(parts) < 3 else series(parts, ' and ')}")
     if rng.random() < 0.4:
-        lead = asked.rstrip(".?!") + rng.choice([", where ", " if ", ": ", "; "])
+        lead = asked.rstrip(".?!") + choose(rng, [", where ", " if ", ": ", "; "], WHERE, split)
         return ended(lead + series(lines, rng.choice([", and ", " and ", ", "])), asked)
     if subjects and n == 2 and rng.random() < 0.6:
-        lines = [rng.choice(["{}, while {}", "{}, and {}", "{}; {}"]).format(*lines)]
+        both = choose(
+            rng,
+            ["{}, while {}", "{}, and {}", "{}; {}"],
+            ["{}, whereas {}", "{}, but {}", "{} and {}"],
+            split,
+        )
+        lines = [both.format(*lines)]
     story = " ".join(f"{capital(x)}." for x in lines)
     if rng.random() < 0.4:
         each = pick(rng, EACH, split)
@@ -103,12 +170,12 @@ def _story(
     return f"{lead}{story} {ask}" if rng.random() < 0.5 else f"{lead}{ask} {story}"
 
 
-def _labelled(rng: random.Random, asked: str, told: Sequence[str]) -> str:
+def _labelled(rng: random.Random, asked: str, told: Sequence[str], split: Split) -> str:
     """'… for Anna, with …; for Ben, with …'."""
     if rng.random() < 0.5:
         names = rng.sample(PEOPLE, len(told))
     else:
-        label = rng.choice(LABELS)
+        label = choose(rng, LABELS, MORE_LABELS, split)
         names = [label.format(a="ABCD"[i], i=i + 1, nth=NTH[i]) for i in range(len(told))]
     glue = rng.choice([", ", " ", ": "])
     lines = [f"for {name}{glue}{w}" for name, w in zip(names, told, strict=True)]
@@ -146,14 +213,14 @@ def lines(rng: random.Random, drawn: Sets, split: Split) -> Task | None:
     if not asked:
         return None
     names = [words(p.name) for p in drawn.varied]
-    sign = rng.choice([" ", ": ", " = ", " of "])
+    sign = choose(rng, [" ", ": ", " = ", " of "], [" is ", "=", ":", " -> "], split)
     rows = []
     for s in drawn.sets:
         texts = [f"{s[p.name].text}{unit_of(p)}" for p in drawn.varied]
         if len(names) > 1 or rng.random() < 0.3:
             texts = [f"{n}{sign}{t}" for n, t in zip(names, texts, strict=True)]
         rows.append(rng.choice([", ", "; "]).join(texts))
-    mark = rng.choice(["- ", "* ", "{i}. ", "{i}) ", "", "({i}) "])
+    mark = choose(rng, ["- ", "* ", "{i}. ", "{i}) ", "", "({i}) "], MARKS, split)
     head = pick(rng, LINED, split).format(t=plural(names[0]) if len(names) == 1 else "cases")
     below = [mark.format(i=i) + row for i, row in enumerate(rows, 1)]
     return drawn.task(asked.rstrip(".?!") + head + "\n" + "\n".join(below))

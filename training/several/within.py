@@ -8,12 +8,26 @@ import random
 import re
 from collections.abc import Sequence
 
-from training.naming import Split, pick, series
-from training.phrases import BEFORE_A_VALUE, LED_LINKS, LINKS, link
+from training.naming import Split, choose, pick, series
+from training.phrases import BEFORE_A_VALUE, CROSSED, LED_LINKS, LINKS, link
 from training.several.sets import NO_LIST, UNIT, Sets, listing
 from training.spoken import Spoken
 from training.tools import Task, plain
 
+# between groups that hold lists; in training also these
+OUTER_LINKS = (
+    ", as well as ",
+    ", and then ",
+    ", plus ",
+    "; and ",
+    "; then ",
+    "; also ",
+    "; and also ",
+    "; as well as ",
+    "; plus ",
+    "; further ",
+    ", and further ",
+)
 MARK = 0xE000  # one private character a value that differs
 MARKS = re.compile("[\ue000-\ue0ff]")
 # a value inside a word or formula
@@ -52,7 +66,7 @@ def spans(rng: random.Random, drawn: Sets, split: Split) -> Task | None:
     if (nested := _nested(rng, drawn)) and not led[:1].isupper():
         pairs, sets = nested
         groups = [_fill(text[low:high], drawn, p) for p in pairs]
-        told = series(groups, rng.choice([", and ", "; ", ", then ", ", and also "]))
+        told = series(groups, choose(rng, [", and ", "; ", ", then ", ", and also "], OUTER_LINKS, split))
         return Sets(drawn.tool, sets, drawn.varied).task(text[:low] + told + text[high:])
     groups = [_fill(text[low:high], drawn, s) for s in drawn.sets]
     if one and not led and rng.random() < 0.5:
@@ -65,8 +79,17 @@ def spans(rng: random.Random, drawn: Sets, split: Split) -> Task | None:
         told = told.replace(". Also ", ", also ").replace(". And ", ", and ")
     lead = ""
     if one and not led and rng.random() < 0.15 and PREPOSITION.search(text, 0, low):
-        lead = rng.choice(
-            ["each of ", "these: ", "the following: ", "both " if len(groups) == 2 else "all of "]
+        lead = choose(
+            rng,
+            ["each of ", "these: ", "the following: ", "both " if len(groups) == 2 else "all of "],
+            [
+                "each of these: ",
+                "all of these: ",
+                "all of the following: ",
+                "every one of ",
+                "each of the following: ",
+            ],
+            split,
         )
     return drawn.task(text[:low] + lead + told + text[high:])
 
@@ -167,14 +190,17 @@ def crossed(rng: random.Random, drawn: Sets, split: Split) -> Task | None:
     }
     request = _fill(text, drawn, lists)
     if rng.random() < 0.7:
-        tail = rng.choice(
+        tail = choose(
+            rng,
             [
                 ", for each pair",
                 ", in every combination",
                 ", each with each",
                 " (all combinations)",
                 ", all four",
-            ]
+            ],
+            CROSSED,
+            split,
         )
         request = request.rstrip(".?!") + tail + (request[-1] if request[-1:] in ".?!" else ".")
     return Sets(drawn.tool, sets, drawn.varied).task(request)
