@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from training import handoffs
 from training.beside import Shelf, unserved
 from training.contrast import twin
 from training.desk.tasks import Desk
@@ -22,6 +23,7 @@ from training.kinds import Kinds
 from training.naming import Split, pick, stopped, words
 from training.phrases import IDLE
 from training.pools import Pools
+from training.render import dumps
 from training.replies import failure, result, wrong
 from training.several import together
 from training.spoken import SCALARS, Param, Spoken
@@ -34,7 +36,8 @@ from training.turns import Conversation, Message, plan, system
 DESK = 0.33  # share of agent-loop tasks in the others than those below
 IDLERS = 0.2  # share of requests beside which stands a sentence that asks for nothing
 BESIDE = 0.07  # share of documents in which tools of the desk stand beside others: 6 % of all tokens
-COURTESY = 0.045  # share of those with small talk: 3 % of all tokens
+COURTESY = 0.048  # share of those with small talk: 3 % of all tokens
+HANDOVER = 0.047  # share of those with agents that hand over: 2 % of all tokens
 TWINS = 0.4  # share of single calls that another follows which differs in one thing
 
 
@@ -64,7 +67,7 @@ class Writer:
     def _alike(self, rng: random.Random, most: int) -> list[Conversation]:
         """Conversations with one tool set, at most so many."""
         roll = rng.random()
-        for share, make in ((BESIDE, self.beside), (COURTESY, self.courtesies)):
+        for share, make in ((BESIDE, self.beside), (COURTESY, self.courtesies), (HANDOVER, self.handovers)):
             if roll < share:
                 return make(rng, most)
             roll -= share
@@ -303,6 +306,106 @@ class Writer:
     def _said(self, rng: random.Random, names: list[str], kinds: tuple[str, ...]) -> list[Message]:
         asked, answer = exchange(rng, self.split, names, kinds)
         return [Message("user", asked), Message("assistant", answer)]
+
+    # ── agents that hand over ──
+
+    def handovers(self, rng: random.Random, most: int) -> list[Conversation]:
+        """Who decides to whom a request goes, and the first turns of who takes it over."""
+        desks = handoffs.colleagues(rng, self.split)
+        count = min(most, rng.randint(5, 10))
+        able = [d for d in desks if d.specialist.sketches]
+        if able and rng.random() < 0.45:
+            return self._taken_over(rng, rng.choice(able), desks, count)
+        specs = [d.spec(rng, self.split) for d in desks]
+        own: Tool | None = None
+        known = list(desks)  # whose requests somebody here serves
+        stranger = self._stranger(rng, desks)
+        if stranger.specialist.sketches and rng.random() < 0.3:
+            own = self.smith.everyday(rng, rng.choice(stranger.specialist.sketches))
+            known.append(stranger)
+            specs.insert(rng.randint(0, len(specs)), own.spec())
+        front = [Message("system", rng.choice(handoffs.FRONT))] if rng.random() < 0.7 else []
+        made = []
+        for _ in range(count):
+            roll = rng.random()
+            turns: list[Message] = []
+            if roll < 0.15:
+                abouts = [d.specialist.about for d in desks] + ([own.topic] if own else [])
+                turns = self._said(rng, abouts, FIRST)
+            elif roll < 0.3:
+                asked = self._for(rng, self._stranger(rng, known))
+                turns = [
+                    Message("user", asked),
+                    Message("assistant", pick(rng, handoffs.NOBODY, self.split)),
+                ]
+            if own and roll > 0.8:
+                task = single(rng, own)
+                turns = [Message("user", task.request), Message("assistant", "", task.calls)]
+            elif roll < 0.05 or roll >= 0.3:
+                desk = rng.choice(desks)
+                turns += [
+                    Message("user", self._for(rng, desk)),
+                    Message("assistant", "", ((desk.tool_name, {}),)),
+                ]
+            made.append(Conversation("call" if turns[-1].calls else "chat", specs, [*front, *turns]))
+        return made
+
+    def _taken_over(
+        self, rng: random.Random, desk: handoffs.Desk, desks: list[handoffs.Desk], count: int
+    ) -> list[Conversation]:
+        """The specialist's turns after the hand-over: behind all that was said, or told the task alone."""
+        split, sketches = self.split, desk.specialist.sketches
+        own = rng.sample(sketches, min(len(sketches), rng.choice([1, 2, 2, 3, 4])))
+        tools = list({t.name: t for t in (self.smith.everyday(rng, s) for s in own)}.values())
+        specs = [t.spec() for t in tools]
+        if rng.random() < 0.3:  # it may hand over in its turn
+            specs += [d.spec(rng, split) for d in desks if d is not desk]
+        opened = [Message("system", desk.fill(rng.choice(handoffs.BACK)))] if rng.random() < 0.7 else []
+        made = []
+        for _ in range(count):
+            tool = rng.choice(tools)
+            task = single(rng, tool)
+            asked, calls, text = task.request, task.calls, ""
+            if rng.random() < 0.12:
+                asked, calls = desk.fill(pick(rng, handoffs.VAGUE, split)), ()
+                text = desk.fill(pick(rng, handoffs.WHAT, split))
+            given: dict[str, Any] = {}
+            if rng.random() < 0.35:
+                given = {"reason": desk.fill(rng.choice(handoffs.REASONS))}
+            turns = [Message("user", asked)]
+            if rng.random() < 0.55:
+                turns += [
+                    Message("assistant", "", ((desk.tool_name, given),), trained=False),
+                    Message("tool", desk.note),
+                ]
+            elif given:
+                turns = [Message("user", f"{asked}\n\n[Handed over: {dumps(given)}]")]
+            turns.append(Message("assistant", text, calls))
+            if calls and rng.random() < 0.4:
+                found, said, _ = result(rng, self.pools, tool, calls, 0, split)
+                turns += [Message("tool", found), Message("assistant", said)]
+                if rng.random() < 0.4:
+                    turns += self._said(rng, [t["name"] for t in specs], LAST)
+            made.append(Conversation("run" if calls else "chat", specs, [*opened, *turns]))
+        return made
+
+    def _for(self, rng: random.Random, desk: handoffs.Desk) -> str:
+        """A request that belongs to the specialist."""
+        one = desk.specialist
+        if one.sketches and rng.random() < (0.5 if one.requests else 0.8):
+            return single(rng, self.smith.everyday(rng, rng.choice(one.sketches))).request
+        return desk.told(rng, self.kinds)
+
+    def _stranger(self, rng: random.Random, desks: list[handoffs.Desk]) -> handoffs.Desk:
+        """Another specialist, of a group and of domains that are none of theirs."""
+        groups = {d.specialist.group for d in desks}
+        taken = {s.domain for d in desks for s in d.specialist.sketches}
+        apart = [
+            s
+            for s in handoffs.SPECIALISTS
+            if s.group not in groups and not any(k.domain in taken for k in s.sketches)
+        ]
+        return handoffs.Desk.drawn(rng, rng.choice(apart), self.split)
 
     # ── no call ──
 
