@@ -10,7 +10,7 @@ import random
 import re
 from collections.abc import Sequence
 
-from training.naming import Split, capital, pick, series, slots_of, stopped, uncapital, words
+from training.naming import Split, capital, choose, pick, series, slots_of, stopped, uncapital, words
 from training.sketches import Sketch, Slot
 from training.spoken import Spoken
 
@@ -164,6 +164,20 @@ LATER = (
     "Just so you know, the {n} is {v}.", "With that, the {n} is {v}.", "Here the {n} is {v}.", "In this case the {n} is {v}.",
 )  # fmt: skip
 
+# one value of a story, and one of many parts; in training also these
+TOLD = (
+    "The {n} was {v}.", "The {n} equals {v}.", "The {n} has to be {v}.", "The {n} must be {v}.", "The {n} I have is {v}.", "The {n}: {v}.", "{N} = {v}.", "{N} is {v}.", "{N} should be {v}.", "Let the {n} be {v}.",
+    "We have {a} {n} of {v}.", "It has {a} {n} of {v}.", "My {n} is {v}.", "Its {n} is {v}.", "Use {v} as the {n}.", "Use {v} for the {n}.", "Take {v} for the {n}.", "As the {n}, use {v}.",
+    "As the {n} take {v}.", "As for the {n}, it is {v}.", "For the {n} we have {v}.", "For the {n}, take {v}.", "I know the {n}: {v}.", "Assume {a} {n} of {v}.", "{v} is the {n}.", "Set the {n} at {v}.",
+)  # fmt: skip
+TOLD_OF_MANY = (
+    "The {n}: {v}.", "{N} = {v}.", "My {n}: {v}.", "Use {v} as the {n}.", "Use {v} for the {n}.", "Take {v} for the {n}.", "As the {n}, use {v}.", "For the {n}, take {v}.", "For the {n} we have {v}.",
+)  # fmt: skip
+# before values that come first, in place of 'with'; in training also these
+AHEAD = (
+    "Having ", "Using ", "Taking ", "Supposing ", "Considering ", "Provided ", "Starting from ", "If I have ", "If we have ", "If you are given ", "When I have ", "Say we have ", "Suppose we have ", "Working with ",
+)  # fmt: skip
+
 
 def request(
     rng: random.Random, sketch: Sketch, slots: dict[str, Slot], given: dict[str, Spoken], split: Split
@@ -305,7 +319,7 @@ def _led(
     """What is given comes first: 'Given a mass of 2 kg, what is …?'"""
     ahead = _flowing(parts).lstrip(",; ")
     if re.match(r"with .*\d", ahead):
-        ahead = rng.choice(["With ", "Given ", "Assuming ", "For "]) + ahead[5:]
+        ahead = choose(rng, ["With ", "Given ", "Assuming ", "For "], AHEAD, split) + ahead[5:]
     rest = uncapital(_sentence(rng, sketch, goal, split), [s.text for s in given.values()])
     return _close(f"{opening(ahead, given)}, {rest}")
 
@@ -325,7 +339,8 @@ def _story(
         unit = phrase.partition("{v}")[2]
         if len(unit) > 16 or key in unit or re.search("[\"'?]", unit):
             unit = ""
-        form = rng.choice(
+        form = choose(
+            rng,
             [
                 "The {n} is {v}.",
                 "The {n} is {v}.",
@@ -333,11 +348,13 @@ def _story(
                 "{N}: {v}.",
                 "I have {a} {n} of {v}.",
                 "Take {v} as the {n}.",
-            ]
+            ],
+            TOLD,
+            split,
         )
         name = words(key)
         if isinstance(spoken.value, list):
-            form = rng.choice(["{N}: {v}.", "Take {v} as the {n}."])
+            form = choose(rng, ["{N}: {v}.", "Take {v} as the {n}."], TOLD_OF_MANY, split)
         a = "an" if name[0] in "aeiou" else "a"
         told.append(form.format(n=name, N=name.capitalize(), v=f"{spoken.text}{unit}", a=a))
     question = _sentence(rng, sketch, goal, split)

@@ -184,7 +184,7 @@ JOINERS = (
     " When you are through, ", " When you have done that, ", " When you have finished, ", " When you have that, ", " While doing so, ", " While doing that, ",
     " While you do that, ", " While at it, ", " While I am here, ", " While I'm at it: ", " With that done, ", " With this done, ", " With that out of the way, ",
     " Without further ado, next: ", " Yet another: ", " Yet another thing: ", " & also ", " & then ", " >> ", " -> ",
-    " // ", " ; then ", " - next: ", " - plus: ", " - please also ", " -- and ", " -- also ", " -- next: ", " ... then ", " ... also ", " ... oh, and ", " + also: ",
+    " // ", " - next: ", " - plus: ", " - please also ", " -- and ", " -- also ", " -- next: ", " ... then ", " ... also ", " ... oh, and ", " + also: ",
     ". Then ", ". And ", ". Also, ", ". After that, ", ". Next, ", ". In addition, ", ". Lastly, ", ". Additionally, ", ". Afterwards, ", ". Furthermore, ",
     ", and additionally ", ", and in addition ", ", and afterwards ", ", and after that ", ", and next ", ", and lastly ", ", and please ", ", and please also ",
     ", and at the same time ", ", and once that is done ", ", and when done ", ", and separately ", ", and furthermore ", ", and subsequently ", ", also ",
@@ -223,8 +223,42 @@ ADVERBS = (
     "thus", "to be exact", "to be fair", "to begin with", "to clarify", "to my surprise", "together", "truly", "truth be told", "typically", "understandably",
     "unfortunately", "unsurprisingly", "virtually", "wisely", "without doubt", "yet",
 )  # fmt: skip
-BEFORE_A_REQUEST = (" {A}, ", " {A}, ", " {A}: ", "; {a}, ", " And {a}, ", " {A} ", "\n{A}, ", ". {A}, ")
-BEFORE_A_VALUE = (", and {a} ", " and {a} ", ", {a} ", "; {a} ", ", then {a} ")
+BEFORE_A_REQUEST = (
+    " {A}, ",
+    " {A}, ",
+    " {A}: ",
+    "; {a}, ",
+    " And {a}, ",
+    " {A} ",
+    "\n{A}, ",
+    ". {A}, ",
+    " {A} - ",
+    " {A}... ",
+    "; {a}: ",
+    ", {a}, ",
+    ", and {a}, ",
+    " And, {a}, ",
+    " But {a}, ",
+    " Then, {a}, ",
+    " Also, {a}, ",
+    "\n{A}: ",
+    "\n\n{A}, ",
+)
+BEFORE_A_VALUE = (
+    ", and {a} ",
+    " and {a} ",
+    ", {a} ",
+    "; {a} ",
+    ", then {a} ",
+    ", also {a} ",
+    ", plus {a} ",
+    " then {a} ",
+    "; and {a} ",
+    "; then {a} ",
+    " as well as {a} ",
+    ", and, {a}, ",
+    ", and also {a} ",
+)
 
 
 def adverbial(rng: random.Random, forms: Sequence[str]) -> str:
