@@ -224,23 +224,24 @@ __device__ __forceinline__ void poll(u64 (&v)[N], u32 tag, Load load) {
     before_first_look();
     poll_at_once(v, tag, load);
 }
-// Cells of two words each, shared by all consumer threads: put(cell, value, value). No barrier after. One loop with
+// CELLS of two words each, shared by all consumer threads: put(cell, value, value). No barrier after. One loop with
 // one exit: code that runs once a phase is paid for by the byte, in misses of the instruction cache.
-template <class Put>
-__device__ __forceinline__ void gather(const u64* from, int cells, u32 tag, Put put) {
-    constexpr int most = (Model::dim > Model::ffn ? Model::dim : Model::ffn) / 4, BATCH = most > 3 * THREADS ? 4 : (most + THREADS - 1) / THREADS;
+template <int CELLS, class Put>
+__device__ __forceinline__ void gather(const u64* from, u32 tag, Put put) {
+    constexpr int BATCH = CELLS > 3 * THREADS ? 4 : (CELLS + THREADS - 1) / THREADS;
 #pragma unroll 1
-    for (int base = as_new(threadIdx.x); base < cells; base += BATCH * THREADS) {
+    for (int base = as_new(threadIdx.x); base < CELLS; base += BATCH * THREADS) {
         u64 v[2 * BATCH];
         TIMED(16, poll(v, tag, [&](u64 (&to)[2 * BATCH]) {
 #pragma unroll
             for (int j = 0; j < BATCH; j++) {
                 to[2 * j] = to[2 * j + 1] = (u64)tag << 32;
-                if (base + j * THREADS < cells) load_two_words(from + 2 * (base + j * THREADS), to[2 * j], to[2 * j + 1]);
+                if (base + j * THREADS < CELLS) load_two_words(from + 2 * (base + j * THREADS), to[2 * j], to[2 * j + 1]);
             }
         }));
 #pragma unroll
         for (int j = 0; j < BATCH; j++)
-            if (base + j * THREADS < cells) put(base + j * THREADS, (u32)v[2 * j], (u32)v[2 * j + 1]);
+            if (base + j * THREADS < CELLS) put(base + j * THREADS, (u32)v[2 * j], (u32)v[2 * j + 1]);
+        if (CELLS <= BATCH * THREADS) break;
     }
 }

@@ -136,17 +136,17 @@ __device__ __forceinline__ void multiply_kind(Cursor& cursor, int kind, int unit
     if constexpr (KIND < 4) multiply_kind<W, KIND + 1>(cursor, kind, units, x, red, sum);
 }
 
-// Sum over the `warps` parts of one row's columns, in a fixed order.
-template <int W>
-__device__ __forceinline__ float row_sum(const float* partial, int row, int w, int warps) {
+// Sum over the SHARE parts of one row's columns, in a fixed order.
+template <int W, int SHARE>
+__device__ __forceinline__ float row_sum(const float* partial, int row, int w) {
     const float* from = partial + (row * W + w) * WARPS;
-    if (warps == 8) {
+    if constexpr (SHARE == 8) {
         const float4 a = ((const float4*)from)[0], b = ((const float4*)from)[1];
         return ((a.x + a.y) + (a.z + a.w)) + ((b.x + b.y) + (b.z + b.w));
-    }
-    if (warps == 4) {
+    } else if constexpr (SHARE == 4) {
         const float4 a = *(const float4*)from;
         return (a.x + a.y) + (a.z + a.w);
+    } else {
+        return SHARE == 2 ? from[0] + from[1] : from[0];
     }
-    return warps == 2 ? from[0] + from[1] : from[0];
 }

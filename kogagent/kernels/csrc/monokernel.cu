@@ -45,16 +45,18 @@ __device__ __forceinline__ float square_of(u32 a, u32 b) {
     const float2 f = unpack_halves(a), g = unpack_halves(b);
     return __fmaf_rn(f.x, f.x, __fmaf_rn(f.y, f.y, __fmaf_rn(g.x, g.x, __fmul_rn(g.y, g.y))));
 }
-// Halves of one row from an exchange buffer into x and, if asked, their sum of squares into this warp's place.
-__device__ __forceinline__ void gather_row(const u64* from, int values, u32 tag, char* x, float* squares) {
+// VALUES halves of one row from an exchange buffer into x and, if asked, their sum of squares into this warp's place.
+template <int VALUES, bool SQUARES>
+__device__ __forceinline__ void gather_row(const u64* from, u32 tag, char* x, float* squares) {
     float square = 0;
-    gather(from, values / 4, tag, [&](int i, u32 a, u32 b) {
+    gather<VALUES / 4>(from, tag, [&](int i, u32 a, u32 b) {
         ((uint2*)x)[i] = make_uint2(a, b);
-        square += square_of(a, b);
+        if constexpr (SQUARES) square += square_of(a, b);
     });
-    if (!squares) return;
-    square = warp_sum(square);
-    if ((threadIdx.x & 31) == 0) squares[threadIdx.x >> 5] = square;
+    if constexpr (SQUARES) {
+        square = warp_sum(square);
+        if ((threadIdx.x & 31) == 0) squares[threadIdx.x >> 5] = square;
+    }
 }
 // The same for several rows, whose words are waited for together: a warp a row, with the
 // sums of gather_row, warp by warp, in the same order. squares [row][WARPS] or null.
@@ -96,10 +98,9 @@ __device__ __forceinline__ const u64* stream_words(const Place& me, int parity, 
 }
 
 __device__ __forceinline__ float mean_square(const Misc& misc, int w) {
-    float sum = 0;
-#pragma unroll
-    for (int i = 0; i < WARPS; i++) sum += misc.squares[w][i];
-    return sum / p.dim;
+    static_assert(WARPS == 8, "written out");
+    const float4 a = ((const float4*)misc.squares[w])[0], b = ((const float4*)misc.squares[w])[1];
+    return (((a.x + a.y) + (a.z + a.w)) + ((b.x + b.y) + (b.z + b.w))) * (1.0f / Model::dim);
 }
 
 // Sum of what the other lanes put out of one module, two rows, all of them waited for at once.
@@ -273,7 +274,7 @@ __device__ __forceinline__ float head_input(const Place& me, char* x, const floa
                                          float scale, float first_inverse, u32 tag) {
     float inverse = 0.0f, factor = first_inverse / 32.0f;  // a plain sum leaves f16 room for growth
     if (p.head_mode != 2) {
-        gather_row(stream_words(me, 1, last), p.dim, tag - 1, x, misc.squares[0]);
+        gather_row<Model::dim, true>(stream_words(me, 1, last), tag - 1, x, misc.squares[0]);
         pad_input(x, p.dim, 1);
         sync_consumers();
         inverse = rsqrtf(mean_square(misc, 0) + p.head_eps * scale * scale);
@@ -297,7 +298,7 @@ __device__ __forceinline__ float head_input(const Place& me, char* x, const floa
         store_word((u64*)p.f2 + i, tagged(pack_halves(a, b), tag));
     }
     sync_consumers();
-    gather_row((const u64*)p.f2, p.dim, tag, x, misc.squares[0]);
+    gather_row<Model::dim, true>((const u64*)p.f2, tag, x, misc.squares[0]);
     pad_input(x, p.dim, 1);
     sync_consumers();
     return p.head_mode == 1 ? 1.0f : rsqrtf(mean_square(misc, 0) + p.head_eps * factor * factor);
@@ -434,20 +435,17 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
                     from += me.lane * W * (values / 2);
                     if (W > 1 && rows > 1)
                         gather_rows(from, values, normed ? tag - 1 : tag, x, rows, normed ? misc.squares : nullptr);
-                    else
-                        gather_row(from, values, normed ? tag - 1 : tag, x, normed ? misc.squares[0] : nullptr);
+                    else if (normed)
+                        gather_row<Model::dim, true>(from, tag - 1, x, misc.squares[0]);
+                    else if (kind == 3)
+                        gather_row<Model::ffn, false>(from, tag, x, nullptr);
+                    else if constexpr (!Model::direct_combine)
+                        gather_row<Model::heads * Model::head_dim, false>(from, tag, x, nullptr);
                 }
                 pad_input(x, values, rows);
                 sync_consumers();
-                if (normed) {
-#pragma unroll
-                    for (int w = 0; w < W; w++)
-                        if (w < rows) inverse[w] = rsqrtf(mean_square(misc, w) + p.eps * scale[w] * scale[w]);
-                    if (module == 0) first_inverse = pick<W>(inverse, rows - 1);
-                }
             }
             MARK(kind);
-            const int warps = Model::warps(kind);
             const bool lands = Model::lands_late && (kind & 1) && units && step.late >= 0;
             const float* landing = late + (landed & 1) * W * p.max_dim_rows;
             if (lands) {
@@ -457,23 +455,28 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
                 COUNTED(21, !there);
                 TIMED(20, while (!there && !give_up(spins)) there = barrier_try(misc.late_full + (landed & 1), (landed >> 1) & 1));
             }
+            // Of a norm, which its sums are multiplied by: taken behind the product, where it waits for nothing.
+            const auto inverse_of = [&](int w) {
+                const float k = pick<W>(scale, w);
+                return rsqrtf(mean_square(misc, w) + p.eps * k * k);
+            };
             multiply_kind<W>(cursor, kind, units, x, red, [&](auto cut, int u0, int n, const float* partial) {
-                constexpr int K = decltype(cut)::kind;
+                constexpr int K = decltype(cut)::kind, SHARE = decltype(cut)::share;
                 if (cut_alike(K, 0) && kind == 0) {  // q, k and v to the blocks that attend
                     const float* bias = p.has_bias ? (const float*)p.bias + (size_t)(layer * p.lanes + me.lane) * p.qkv_rows : nullptr;
 #pragma unroll 1
                     for (int i = tid; i < rows * n * 8; i += THREADS) {
                         const int w = W == 1 ? 0 : i / (n * 8), local = i - w * n * 8, row = first + u0 * 8 + local;
-                        const float y = row_sum<W>(partial, local, w, warps) * pick<W>(inverse, w) + (bias ? bias[row] : 0.0f);
+                        const float y = row_sum<W, SHARE>(partial, local, w) * inverse_of(w) + (bias ? bias[row] : 0.0f);
                         store_word((u64*)p.qbuf + (size_t)(me.lane * W + w) * p.qkv_rows + row, tagged(__float_as_uint(y), tag));
                     }
                 } else if (cut_alike(K, 2) && kind == 2) {  // hidden values, two from four rows
 #pragma unroll 1
                     for (int i = tid; i < rows * n * 2; i += THREADS) {
                         const int w = W == 1 ? 0 : i / (n * 2), pair = i - w * n * 2;
-                        const float k = pick<W>(inverse, w);
-                        const float g0 = row_sum<W>(partial, 4 * pair, w, warps) * k, v0 = row_sum<W>(partial, 4 * pair + 1, w, warps) * k;
-                        const float g1 = row_sum<W>(partial, 4 * pair + 2, w, warps) * k, v1 = row_sum<W>(partial, 4 * pair + 3, w, warps) * k;
+                        const float k = inverse_of(w);
+                        const float g0 = row_sum<W, SHARE>(partial, 4 * pair, w) * k, v0 = row_sum<W, SHARE>(partial, 4 * pair + 1, w) * k;
+                        const float g1 = row_sum<W, SHARE>(partial, 4 * pair + 2, w) * k, v1 = row_sum<W, SHARE>(partial, 4 * pair + 3, w) * k;
                         u64* to = (u64*)p.hbuf + (size_t)(me.lane * W + w) * (p.ffn / 2) + first / 4 + u0 * 2 + pair;
                         publish_word(to, HBUF_WORDS, tagged(pack_halves(silu(g0) * v0, silu(g1) * v1), tag));
                     }
@@ -481,7 +484,7 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
 #pragma unroll 1
                     for (int i = tid; i < n * 8; i += THREADS) {
                         const int row = first + u0 * 8 + i;
-                        const float y = row < p.head_rows ? row_sum<W>(partial, i, 0, warps) * head_inverse : -INFINITY;
+                        const float y = row < p.head_rows ? row_sum<W, SHARE>(partial, i, 0) * head_inverse : -INFINITY;
                         logits[u0 * 8 + i] = y;
                         if (p.logits_out && row < p.head_rows) ((float*)p.logits_out)[(p.head_grid ? 0 : me.lane * p.head_rows) + row] = y;
                     }
@@ -497,7 +500,7 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
                         const int w = W == 1 ? 0 : i / (n * 4), pair = i - w * n * 4;
                         const int local = u0 * 8 + 2 * pair, row = first + local;  // out and down have the same rows
                         float* s = stream + w * p.max_dim_rows + local;
-                        const float o0 = row_sum<W>(partial, 2 * pair, w, warps), o1 = row_sum<W>(partial, 2 * pair + 1, w, warps);
+                        const float o0 = row_sum<W, SHARE>(partial, 2 * pair, w), o1 = row_sum<W, SHARE>(partial, 2 * pair + 1, w);
                         const auto send = [&] {
                             const size_t at = (size_t)((pass & 1) * modules + module) * p.lanes * W * p.dim + ((size_t)me.lane * W + w) * p.dim + row;
                             if (LINK) stamp((int)(pass & 1) * modules + module, me.lane, w, row, tag);
@@ -541,6 +544,12 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
                     }
                 }
             });
+            if (kind != 4 && !(kind & 1)) {
+#pragma unroll
+                for (int w = 0; w < W; w++)
+                    if (w < rows) inverse[w] = inverse_of(w);
+                if (module == 0) first_inverse = pick<W>(inverse, rows - 1);
+            }
             if (lands) {
                 __syncwarp();
                 if ((tid & 31) == 0) barrier_arrive(misc.late_empty + (landed & 1));
