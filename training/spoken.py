@@ -124,6 +124,9 @@ def _part(hour: int) -> str:
 
 
 _SMALL = "zero one two three four five six seven eight nine ten eleven twelve".split()
+_TEENS = "thirteen fourteen fifteen sixteen seventeen eighteen nineteen".split()
+_TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
+_LARGER = dict(enumerate(_TEENS, 13)) | {10 * n: ten for n, ten in enumerate(_TENS, 2)} | {100: "one hundred"}
 
 
 def integer(rng: random.Random, low: int, high: int) -> Spoken:
@@ -134,6 +137,8 @@ def integer(rng: random.Random, low: int, high: int) -> Spoken:
     text = str(value)
     if 0 <= value <= 12 and rng.random() < 0.2:
         text = _SMALL[value]
+    elif value in _LARGER and rng.random() < 0.08:
+        text = _LARGER[value]
     elif value >= 100000 and value % 100000 == 0 and rng.random() < 0.5:
         text = f"{value / 1000000:g} million"
     elif value >= 1000 and value % 1000 == 0 and rng.random() < 0.15:
