@@ -32,12 +32,15 @@ from training.tasks import parallel, several, single
 from training.tools import Task, Tool, arguments, plain
 from training.toolsmith import Toolsmith
 from training.turns import Conversation, Message, plan, system
+from training.unserved import SERVING, Unserved
 
 DESK = 0.33  # share of agent-loop tasks in the others than those below
 IDLERS = 0.2  # share of requests beside which stands a sentence that asks for nothing
 BESIDE = 0.07  # share of documents in which tools of the desk stand beside others: 6 % of all tokens
 COURTESY = 0.048  # share of those with small talk: 3 % of all tokens
 HANDOVER = 0.047  # share of those with agents that hand over: 2 % of all tokens
+SERVED = 0.038  # share of tools that serve what is else asked in vain (training/unserved.py)
+ASTRAY = 0.055  # share of requests beside a desk's tools that have nothing to do with them
 TWINS = 0.4  # share of single calls that another follows which differs in one thing
 
 
@@ -49,6 +52,7 @@ class Writer:
         self.split: Split = split
         self.kinds = Kinds(pools, split)
         self.smith = Toolsmith(self.kinds)
+        self.unserved = Unserved(pools, split)
 
     def conversation(self, rng: random.Random) -> Conversation:
         """One conversation, with tools of its own."""
@@ -73,7 +77,10 @@ class Writer:
             roll -= share
         if rng.random() < DESK:
             place = Desk.drawn(rng, self.smith)
-            return [place.conversation(rng) for _ in range(min(most, rng.randint(4, 8)))]
+            return [
+                self._astray(rng, place.tools) if rng.random() < ASTRAY else place.conversation(rng)
+                for _ in range(min(most, rng.randint(4, 8)))
+            ]
         given = self.toolset(rng)
         made: list[Conversation] = []
         wanted = min(most, rng.randint(4, 8 + len(given)))
@@ -90,8 +97,8 @@ class Writer:
         return made
 
     def _kind(self, rng: random.Random) -> Callable[[random.Random, list[Tool]], Conversation]:
-        kinds = (self.calls, self.run, self.decline, self.clarify, self.chat)
-        return rng.choices(kinds, (53, 19, 17, 5, 6))[0]
+        kinds = (self.calls, self.run, self.decline, self.astray, self.clarify, self.chat)
+        return rng.choices(kinds, (53, 19, 17, 7, 5, 6))[0]
 
     # ── tool sets ──
 
@@ -101,7 +108,7 @@ class Writer:
         alike = self.smith.siblings(rng, min(count, 4)) if count > 1 and rng.random() < 0.55 else []
         tools = {t.name: t for t in alike}
         while len(tools) < count:
-            t = self.smith.tool(rng)
+            t = self.unserved.tool(rng) if rng.random() < SERVED else self.smith.tool(rng)
             if not any(_same(t, o) for o in tools.values()):
                 tools.setdefault(t.name, t)
         return rng.sample(list(tools.values()), len(tools))
@@ -232,7 +239,7 @@ class Writer:
         shelf = Shelf.drawn(rng, self.kinds)
         given: list[Tool] = []
         while not given:
-            given = [t for t in self.toolset(rng)[:5] if shelf.apart(t)]
+            given = [t for t in self.toolset(rng)[:5] if shelf.apart(t) and t.topic not in SERVING]
         specs = [*shelf.specs, *(t.spec() for t in given)]
         return shelf, given, rng.sample(specs, len(specs))
 
@@ -420,6 +427,15 @@ class Writer:
         messages = [*system(rng, self.pools), Message("user", request), Message("assistant", text)]
         return Conversation("decline", [t.spec() for t in given], messages)
 
+    def astray(self, rng: random.Random, given: list[Tool]) -> Conversation:
+        """What people ask an assistant that has other tools, and what they say without asking for anything."""
+        return self._astray(rng, [t.spec() for t in given])
+
+    def _astray(self, rng: random.Random, specs: list[dict[str, Any]]) -> Conversation:
+        request, text = self.unserved.turn(rng, specs)
+        messages = [*system(rng, self.pools), Message("user", request), Message("assistant", text)]
+        return Conversation("decline", specs, messages)
+
     def _lettered(self, rng: random.Random, given: list[Tool]) -> str:
         """A request with letters for all its numbers: 'how far does it get in time t with a speed of v'."""
         able = [t for t in given if t.sketch and sum(_is_number(p) for p in t.params if p.required) > 1]
@@ -457,7 +473,7 @@ class Writer:
                 continue
             if roll < 0.55 and (near := self.smith.near(rng, given)):
                 return single(rng, near).request
-            if roll < 0.75:
+            if roll < 0.75 and not any(t.topic in SERVING for t in given):
                 return plain_question(rng, self.pools, self.split)
             asked = self.smith.tool(rng)
             if not any(_akin(asked, t) for t in given):

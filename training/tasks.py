@@ -51,14 +51,16 @@ RUNS_ON = re.compile(r"[,?!;]|\.(?!\d)")  # a text that cannot stand in a list
 def single(rng: random.Random, tool: Tool) -> Task:
     """A request for one call, perhaps with talk around it."""
     spoken = arguments(rng, tool, rng.choice([0.0, 0.3, 0.5]))
-    request = tool.ask(rng, spoken)
+    return Task.of(surrounded(rng, tool.ask(rng, spoken)), tool, [spoken])
+
+
+def surrounded(rng: random.Random, request: str) -> str:
+    """The request, perhaps with talk around it."""
     if request[-1:] in ".?!" and rng.random() < 0.5:
         request += rng.choice(TAILS)
     if rng.random() < 0.06:  # numbers that no argument is
-        request = rng.choice(ASIDES).format(n=rng.randint(2, 60)) + request
-    elif rng.random() < 0.45:
-        request = rng.choice(FILLERS) + request
-    return Task.of(request, tool, [spoken])
+        return rng.choice(ASIDES).format(n=rng.randint(2, 60)) + request
+    return rng.choice(FILLERS) + request if rng.random() < 0.45 else request
 
 
 def several(rng: random.Random, tools: list[Tool], split: Split) -> Task:
