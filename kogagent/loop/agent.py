@@ -54,6 +54,7 @@ class AgentOptions(TypedDict, Generic[Deps], total=False):
     sampling: SamplingParams | None
     priority: int
     name: str
+    description: str
 
 
 class Agent(Generic[Deps, Out]):
@@ -77,6 +78,8 @@ class Agent(Generic[Deps, Out]):
     handoffs: agents that may take the conversation over, see Handoff.
     sampling: how tokens are drawn, None as the model does by itself. priority: each step up doubles this
     agent's share of an engine that several ask at the same time; a waiting agent always gets its turn.
+    description: a sentence of what the agent is for, which other agents' models read of it: of a hand-off to
+    it, or of it as a tool.
     An agent keeps no state between runs; any number of runs may go on at once.
     """
 
@@ -132,6 +135,7 @@ class Agent(Generic[Deps, Out]):
         sampling: SamplingParams | None = None,
         priority: int = 0,
         name: str = "agent",
+        description: str = "",
     ) -> None:
         """Raises InputError, SchemaError for what cannot be used."""
         from kogagent.tools.toolbox import Toolbox
@@ -153,10 +157,13 @@ class Agent(Generic[Deps, Out]):
             raise InputError(f"priority={priority!r} must be an integer in -8 .. 8")
         if not isinstance(name, str) or not name.strip():
             raise InputError(f"name={name!r} must be a text that is not empty")
+        if not isinstance(description, str):
+            raise InputError(f"description={description!r} must be a text")
         if isinstance(tools, Toolbox) and approve is not None:
             raise InputError("approve belongs to the Toolbox: Toolbox([…], approve=…)")
         self.model = model
         self.name = name
+        self.description = description.strip()
         self.instructions = instructions
         self.limits = _of_type(limits, Limits, "limits")
         self.hooks = _of_type(hooks, Hooks, "hooks")
@@ -282,14 +289,23 @@ class Agent(Generic[Deps, Out]):
             return await conversation.best_of(n, prompt, score=score, deps=deps, sampling=sampling)
 
     def as_tool(
-        self, *, name: str | None = None, description: str, timeout: float | None = None
+        self, *, name: str | None = None, description: str | None = None, timeout: float | None = None
     ) -> Tool[..., Any]:
         """This agent as a tool of another: it takes a task as text and answers with its output.
 
         It runs with the deps of the run that calls it. Its events are that run's `Nested` ones, its tokens
-        count as that run's. Cancelling the call cancels it.
+        count as that run's. Cancelling the call cancels it. name, description: the agent's own where None.
+        Raises InputError where neither has a description, SchemaError for a name no tool can have.
         """
         from kogagent.tools.tool import Tool
+
+        if description is None:
+            description = self.description
+            if not description:
+                raise InputError(
+                    f"agent {self.name!r} has no description for its callers. Write Agent(description=…) or "
+                    "as_tool(description=…)."
+                )
 
         async def ask(task: str, context: RunContext[Any]) -> Any:
             result = await run_nested(Conversation(self), task, context)

@@ -63,5 +63,13 @@ def handoff_tool(handoff: Handoff) -> Tool[..., Any]:
     async def hand_over(reason: str = "") -> str:
         return f"{handoff.agent.name} goes on from here."
 
-    description = handoff.description or f"Hand the conversation over to {handoff.agent.name}."
+    description = handoff.description or _described(handoff.agent)
     return Tool(hand_over, name=handoff.tool_name, description=description)
+
+
+def _described(agent: Agent) -> str:
+    """What the agent is for, then how it is reached: small models go by how a description begins."""
+    said = agent.description
+    if not said:
+        return f"Hand the conversation over to {agent.name}."
+    return f"{said if said[-1] in '.!?…' else said + '.'} Hands the conversation over to {agent.name}."

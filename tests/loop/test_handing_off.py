@@ -116,6 +116,23 @@ async def test_a_vetoed_hand_off_stays() -> None:
     assert result.output == "I stayed." and statuses(result) == ["denied"] and result.agent == "agent"
 
 
+def test_a_hand_off_and_an_agent_as_a_tool_are_told_by_what_the_agent_is_for() -> None:
+    for said in ("Knows where orders are.", " Knows where orders are\n"):
+        orders = Agent(ScriptedModel("x"), name="orders", description=said)
+        described = Handoff(orders, name="ask", description="Ask for orders.")
+        front = Agent(ScriptedModel("x"), [orders.as_tool()], handoffs=[orders, described])
+        assert [spec.description for spec in front.toolbox.specs] == [
+            said.strip(),
+            "Knows where orders are. Hands the conversation over to orders.",
+            "Ask for orders.",
+        ]
+        assert orders.as_tool(description="Asks.").spec.description == "Asks."
+    with pytest.raises(InputError, match=r"agent 'agent' has no description .* Write Agent\(description=…\)"):
+        Agent(ScriptedModel("x")).as_tool()
+    with pytest.raises(InputError, match="description=None must be a text"):
+        Agent(ScriptedModel("x"), description=None)  # type: ignore[arg-type]
+
+
 def test_what_cannot_take_over_is_refused() -> None:
     with pytest.raises(InputError, match="neither an Agent nor a Handoff"):
         Agent(ScriptedModel("x"), handoffs=["billing"])  # type: ignore[list-item]
