@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         Event,
         File,
         HandedOff,
+        HandOverMessage,
         Message,
         ModelEvent,
         Nested,
@@ -102,8 +103,8 @@ _NAMES_OF = {
     "tools.tool": "Tool tool",
     "tools.toolbox": "Toolbox",
     "types": "AgentEvent Answer Approved AskedAgain AssistantMessage CallDelta CallReady CallStarted "
-    "Compacted Denied Event File HandedOff Message ModelEvent Nested ObserveDelta PlanDelta RunContext "
-    "RunFinished RunResult SummaryMessage Supplied SystemMessage TextDelta Timings "
+    "Compacted Denied Event File HandOverMessage HandedOff Message ModelEvent Nested ObserveDelta PlanDelta "
+    "RunContext RunFinished RunResult SummaryMessage Supplied SystemMessage TextDelta Timings "
     "ToolCall ToolFinished ToolMessage ToolProgress ToolResult ToolSpec ToolStarted TurnEnd "
     "TurnFinished TurnRetried TurnStarted Usage UserMessage Written",
 }
@@ -137,6 +138,7 @@ __all__ = [
     "File",
     "GuardrailError",
     "Guardrails",
+    "HandOverMessage",
     "HandedOff",
     "Handoff",
     "Hooks",

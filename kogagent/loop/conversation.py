@@ -344,15 +344,19 @@ class _Seat:
         agent: Agent,
         sampling: SamplingParams | None,
         handoff: Handoff | None = None,
+        had: set[Agent] | None = None,
     ) -> None:
         self._conversation, self._agent = conversation, agent
         self._sampling, self._handoff = sampling, handoff
+        self._had = set() if had is None else had  # who has had the conversation in this run
 
     async def enter(self, transcript: Transcript, deps: Any) -> Setup:
         """Make the conversation this agent's."""
         agent, conversation = self._agent, self._conversation
         if self._handoff is not None:
-            self._handoff.prepare(transcript)
+            back = agent in self._had
+            self._handoff.prepare(transcript, conversation.agent.handoffs, back=back)
+        self._had.add(agent)
         text = agent.instructions
         if not isinstance(text, str):
             given = text(deps)
@@ -377,7 +381,7 @@ class _Seat:
             guardrails=agent.guardrails,
             compaction=agent.compaction,
             handoffs={
-                name: _Seat(conversation, handoff.agent, self._sampling, handoff)
+                name: _Seat(conversation, handoff.agent, self._sampling, handoff, self._had)
                 for name, handoff in agent.handoffs.items()
             },
             sampling=self._sampling or agent.sampling,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Container
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from kogagent.errors import InputError, named_fields
 from kogagent.loop.transcript import Transcript
-from kogagent.types import AssistantMessage, SummaryMessage, UserMessage
+from kogagent.types import AssistantMessage, HandOverMessage, SummaryMessage, UserMessage
 
 if TYPE_CHECKING:
     from kogagent.loop.agent import Agent
@@ -20,8 +21,13 @@ if TYPE_CHECKING:
 class Handoff:
     """Another agent that may take a conversation over.
 
-    name, description: of the tool by which the model does it. history: "all" lets the next agent read
-    everything, "task" the user's last message and the reason of the hand-off alone.
+    name, description: of the tool by which the model does it; without, they are made of the agent's.
+    history: "all" lets the next agent read everything but the hand-off's call, "task" the user's last message
+    and the reason of the hand-off alone.
+
+    A model that reads the call and its result may take them for an answer to what was asked. So it is in the
+    record alone, and the next agent goes on from what was before. Only an agent that gets the conversation
+    back in the same run reads the call and its reason: else it would hand over again.
 
     The run goes on under the first agent's limits, with the next agent's instructions, tools, model and
     rules. A next agent without instructions keeps those of the one before.
@@ -40,13 +46,19 @@ class Handoff:
         if self.history not in ("all", "task"):
             raise InputError(f"Handoff.history={self.history!r} must be 'all' or 'task'")
 
-    def prepare(self, transcript: Transcript) -> None:
-        """Leave to the next agent what it is to read."""
-        if self.history == "all":
-            return
+    def prepare(self, transcript: Transcript, handoffs: Container[str], *, back: bool) -> None:
+        """Leave to the next agent what it is to read. handoffs: names of the calls by which the agent before
+        may hand over; back: the next agent has had the conversation in this run."""
+        if transcript.awaiting:
+            return  # the turn's other calls have their results to come: it has to stay
         view = transcript.view
-        task = next((m.text for m in reversed(view) if isinstance(m, UserMessage)), "")
         turn = next(m for m in reversed(view) if isinstance(m, AssistantMessage))
+        if self.history == "all":
+            if not back:
+                calls = tuple(call.id for call in turn.calls if call.name in handoffs)
+                transcript.post(HandOverMessage(self.agent.name, calls))
+            return
+        task = next((m.text for m in reversed(view) if isinstance(m, UserMessage)), "")
         reasons = [call.arguments for call in turn.calls if call.name == self.tool_name]
         told = f"{task}\n\n[Handed over: {reasons[0]}]" if reasons and reasons[0] != "{}" else task
         transcript.post(SummaryMessage(told, 0))

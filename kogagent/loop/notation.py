@@ -15,6 +15,7 @@ from kogagent.errors import InputError
 from kogagent.types import (
     AssistantMessage,
     File,
+    HandOverMessage,
     JSONValue,
     Message,
     ResultStatus,
@@ -95,6 +96,8 @@ def message_to_json(message: Message) -> dict[str, JSONValue]:
         return said
     if isinstance(message, SummaryMessage):
         return {"role": "summary", "text": message.text, "kept": message.kept}
+    if isinstance(message, HandOverMessage):
+        return {"role": "hand_over", "agent": message.agent, "calls": list(message.calls)}
     raise InputError(f"{message!r} is no message. See kogagent.Message.")
 
 
@@ -122,7 +125,13 @@ def message_from_json(value: Any, where: str) -> Message:
         if isinstance(fields["kept"], bool) or fields["kept"] < 0:
             raise InputError(f"{where} needs 'kept' of an integer >= 0, not {fields['kept']!r}")
         return SummaryMessage(**fields)
-    raise InputError(f"{where} has the role {role!r}; known are system, user, assistant, tool, summary")
+    if role == "hand_over":
+        fields = _fields(value, where, agent=str, calls=list)
+        if not all(isinstance(id, str) for id in fields["calls"]):
+            raise InputError(f"{where} has calls that are no ids: {fields['calls']!r}")
+        return HandOverMessage(fields["agent"], tuple(fields["calls"]))
+    known = "system, user, assistant, tool, summary, hand_over"
+    raise InputError(f"{where} has the role {role!r}; known are {known}")
 
 
 def _result(value: dict[str, Any], where: str) -> ToolResult:

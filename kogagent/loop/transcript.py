@@ -1,12 +1,14 @@
 """The history of a conversation: append-only, every call followed by its result. Knows no model.
 
 The *record* holds all that was said and done. The *view* is what a model reads of it: the same list, until a
-summary stands for its older part or a result that came late takes the place that was kept for it.
+summary stands for its older part, another agent takes over, or a result that came late takes the place that
+was kept for it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Protocol, overload
 
@@ -14,6 +16,7 @@ from kogagent.errors import InputError
 from kogagent.loop.notation import messages_from_lines, messages_to_lines
 from kogagent.types import (
     AssistantMessage,
+    HandOverMessage,
     Message,
     SummaryMessage,
     SystemMessage,
@@ -71,6 +74,29 @@ def _now(messages: list[Message]) -> Messages:
     made = Messages()
     made._list, made._size = messages, len(messages)
     return made
+
+
+def _last_turn(messages: Sequence[Message]) -> int:
+    """The place of the last turn, -1 for none."""
+    at = len(messages) - 1
+    while at >= 0 and not isinstance(messages[at], AssistantMessage):
+        at -= 1
+    return at
+
+
+def _without(messages: list[Message], calls: tuple[str, ...]) -> list[Message]:
+    """These without calls of the last turn, by their ids, and their results; without the turn where it has no
+    others."""
+    at = _last_turn(messages)
+    turn, kept = messages[at], messages[:at]
+    assert isinstance(turn, AssistantMessage)
+    others = tuple(call for call in turn.calls if call.id not in calls)
+    if others:
+        kept.append(replace(turn, calls=others, ids=()))  # the ids say more than is left
+    for one in messages[at + 1 :]:
+        if not (isinstance(one, ToolMessage) and one.result.call_id in calls):
+            kept.append(one)
+    return kept
 
 
 class Journal(Protocol):
@@ -156,10 +182,7 @@ class Transcript:
     @property
     def last_turn(self) -> int:
         """The place of the last turn in the record, -1 for none."""
-        at = len(self._record) - 1
-        while at >= 0 and not isinstance(self._record[at], AssistantMessage):
-            at -= 1
-        return at
+        return _last_turn(self._record)
 
     def __len__(self) -> int:
         return len(self._record)
@@ -275,6 +298,8 @@ class Transcript:
             return opened
         if isinstance(message, SummaryMessage):
             self._check_summary(message)
+        elif isinstance(message, HandOverMessage):
+            self._check_hand_over(message)
         elif not isinstance(message, SystemMessage | UserMessage):
             raise InputError(
                 f"message {len(self)} is {message!r}, which is no message. See kogagent.Message."
@@ -287,6 +312,13 @@ class Transcript:
             raise InputError(f"message {len(self)} keeps {message.kept} messages of {most}")
         if message.kept and isinstance(self._view[-message.kept], ToolMessage):
             raise InputError(f"message {len(self)} keeps results without the turn that called for them")
+
+    def _check_hand_over(self, message: HandOverMessage) -> None:
+        at = _last_turn(self._view)
+        turn = self._view[at] if at >= 0 else None
+        ids = [call.id for call in turn.calls] if isinstance(turn, AssistantMessage) else []
+        if not set(message.calls) <= set(ids):
+            raise InputError(f"message {len(self)} hides calls {message.calls!r}; the last turn has {ids!r}")
 
     @property
     def _head(self) -> int:
@@ -303,6 +335,8 @@ class Transcript:
             if kept and isinstance(kept[0], UserMessage):  # many templates refuse two in a row
                 summary, kept = f"{summary}\n\n{kept[0].text}", kept[1:]
             self._view = [*view[: self._head], UserMessage(summary), *kept]
+        elif isinstance(message, HandOverMessage):
+            self._view = _without(self._record[:-1] if shared else self._view, message.calls)
         elif isinstance(message, ToolMessage) and message.result.call_id in self.deferred:
             if message.result.status != "deferred":  # else it waits again: it was begun, and takes longer
                 del self.deferred[message.result.call_id]

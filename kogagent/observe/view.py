@@ -150,7 +150,7 @@ def of_messages(messages: Sequence[Message], result: RunResult | None = None) ->
             told = {"call_id": one.call_id, "status": one.status, "text": one.text}
             events.append({"event": "tool_finished", **told})
         else:
-            events.append({"event": "message", "role": value["role"], "text": value["text"]})
+            events.append({"event": "message", "role": value["role"], "text": message.text})
     report = of_events(events)
     if result is not None:
         # The turns of the run are the last of the history.

@@ -50,6 +50,7 @@ from kogagent.types.events import (
 from kogagent.types.messages import (
     AssistantMessage,
     File,
+    HandOverMessage,
     JSONValue,
     Message,
     ResultStatus,
@@ -77,6 +78,7 @@ __all__ = [
     "Event",
     "File",
     "FinishReason",
+    "HandOverMessage",
     "HandedOff",
     "JSONValue",
     "Message",

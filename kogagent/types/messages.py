@@ -155,4 +155,24 @@ class SummaryMessage:
     kept: int
 
 
-Message: TypeAlias = SystemMessage | UserMessage | AssistantMessage | ToolMessage | SummaryMessage
+@quick
+@dataclass(frozen=True, slots=True)
+class HandOverMessage:
+    """Where another agent took a conversation over: from here on the model reads neither these calls of the
+    last turn, by their ids, nor their results, and no turn of which no other call is left.
+
+    agent: the one that goes on. Part of the record alone: a model is never shown one.
+    """
+
+    agent: str
+    calls: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """What happened, for who reads the record."""
+        return f"{self.agent} goes on from here."
+
+
+Message: TypeAlias = (
+    SystemMessage | UserMessage | AssistantMessage | ToolMessage | SummaryMessage | HandOverMessage
+)

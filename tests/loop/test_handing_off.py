@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,14 +12,18 @@ import pytest
 from kogagent import (
     Agent,
     AgentEvent,
+    Approved,
+    AssistantMessage,
     HandedOff,
     Handoff,
+    HandOverMessage,
     InputError,
     Limits,
     Nested,
     RunContext,
     RunResult,
     SchemaError,
+    SessionStore,
     SystemMessage,
     ToolFinished,
     ToolMessage,
@@ -55,7 +60,9 @@ async def test_another_agent_goes_on_with_its_own_instructions_tools_and_model()
     assert result.messages[0] == SystemMessage("You know orders.")
     assert front_model.requests[0].messages[0] == SystemMessage("You greet.")
     shown = billing_model.requests[0]
-    assert [spec.name for spec in shown.tools] == ["look_up"] and len(shown.messages) == 4
+    assert [spec.name for spec in shown.tools] == ["look_up"]
+    assert shown.messages == [result.messages[0], UserMessage("Where is order 7?")]
+    assert HandOverMessage("billing", ("call_1",)) in result.messages and statuses(result) == ["ok", "ok"]
     (handed,) = [event for event in events if isinstance(event, HandedOff)]
     assert (handed.source, handed.target, handed.call.name) == ("front", "billing", "transfer_to_billing")
     assert [e.agent for e in events if isinstance(e, TurnStarted)] == ["front", "billing", "billing"]
@@ -68,6 +75,11 @@ async def test_calls_beside_a_hand_off_run_and_a_second_hand_off_does_not() -> N
     front = Agent(ScriptedModel(turn), [look_up], handoffs=others)
     result = await front.run("go")
     assert statuses(result) == ["ok", "ok", "denied"] and result.agent == "first"
+    model = others[0].model
+    assert isinstance(model, ScriptedModel)
+    prompt, turn_left, found = model.requests[0].messages
+    assert isinstance(turn_left, AssistantMessage) and [one.name for one in turn_left.calls] == ["look_up"]
+    assert isinstance(found, ToolMessage) and found.result.name == "look_up" and prompt == UserMessage("go")
 
 
 async def test_agents_may_hand_back_and_forth_until_the_first_ones_limits_end_it() -> None:
@@ -78,6 +90,55 @@ async def test_agents_may_hand_back_and_forth_until_the_first_ones_limits_end_it
     ping.can_hand_off_to(pong)
     result = await ping.run("go")
     assert result.turns == 7 and result.reason in ("max_turns", "repeated_call")
+
+
+async def test_an_agent_that_gets_a_conversation_back_reads_why() -> None:
+    front_model = ScriptedModel(call("transfer_to_expert", reason="too hard"), "Then I shall answer.")
+    expert = Agent(ScriptedModel(call("transfer_to_front", reason="not my field")), name="expert")
+    front = Agent(front_model, handoffs=[expert], name="front")
+    expert.can_hand_off_to(front)
+    assert (await front.run("go")).agent == "front"
+    prompt, handed, answer = front_model.requests[1].messages
+    assert prompt == UserMessage("go") and isinstance(answer, ToolMessage)
+    assert isinstance(handed, AssistantMessage) and "not my field" in handed.calls[0].arguments
+
+
+async def test_a_stored_hand_over_is_read_again_as_the_run_read_it(tmp_path: Path) -> None:
+    model = ScriptedModel("On its way.", "Not at all.")
+    orders = Agent(model, name="orders")
+    front = Agent(
+        ScriptedModel([call("look_up", order=1), call("transfer_to_orders")]), [look_up], handoffs=[orders]
+    )
+    with SessionStore(tmp_path / "runs.sqlite") as store:
+        await front.run("Where is it?", history=store.open("ada"))
+    with SessionStore(tmp_path / "runs.sqlite") as store:
+        await orders.run("Thanks!", history=store.open("ada"))
+    first, second = (request.messages for request in model.requests)
+    assert len(first) == 3 and second[:3] == tuple(first)
+    assert second[3:] == (AssistantMessage("On its way."), UserMessage("Thanks!"))
+
+
+@pytest.mark.parametrize("history", ["all", "task"])
+async def test_a_hand_off_beside_a_call_that_waits_leaves_both_to_be_read(history: Any) -> None:
+    @tool(needs_approval=True)
+    async def delete() -> str:
+        return "gone"
+
+    model = ScriptedModel("done")
+    other = Agent(model, [delete], name="other", approve="defer")
+    turn = [call("delete"), call("other")]
+    front = Agent(
+        ScriptedModel(turn),
+        [delete],
+        handoffs=[Handoff(other, name="other", history=history)],
+        approve="defer",
+    )
+    async with front.conversation() as talk:
+        waiting = await talk.run("go")
+        assert waiting.reason == "deferred" and waiting.agent == "other"
+        (asked,) = waiting.pending
+        result = await talk.run(answers={asked.id: Approved()})
+    assert result.output == "done" and len(model.requests[0].messages) == 4
 
 
 async def test_a_hand_off_of_the_task_alone_hides_the_rest_and_keeps_it_in_the_record() -> None:
@@ -130,7 +191,7 @@ def test_a_hand_off_and_an_agent_as_a_tool_are_told_by_what_the_agent_is_for() -
     with pytest.raises(InputError, match=r"agent 'agent' has no description .* Write Agent\(description=…\)"):
         Agent(ScriptedModel("x")).as_tool()
     with pytest.raises(InputError, match="description=None must be a text"):
-        Agent(ScriptedModel("x"), description=None)  # type: ignore[arg-type]
+        Agent(ScriptedModel("x"), description=None)  # type: ignore[call-overload]
 
 
 def test_what_cannot_take_over_is_refused() -> None:

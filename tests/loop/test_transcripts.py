@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from kogagent import (
     AssistantMessage,
+    HandOverMessage,
     InputError,
     Message,
     SystemMessage,
@@ -38,6 +39,7 @@ messages = st.lists(
         st.builds(SystemMessage, texts),
         st.builds(UserMessage, texts),
         st.builds(AssistantMessage, texts, texts, st.lists(calls, max_size=3).map(tuple)),
+        st.builds(HandOverMessage, texts, st.lists(texts, max_size=3).map(tuple)),
         st.builds(
             ToolMessage, st.builds(ToolResult, texts, texts, texts, st.sampled_from(get_args(ResultStatus)))
         ),
@@ -97,6 +99,11 @@ def test_json_lines_cut_at_any_byte_give_a_consistent_prefix() -> None:
             '[{"role": "tool", "call_id": "1", "name": "n", "text": "", "status": "fine"}]',
             "message 0 has the status 'fine'",
         ),
+        ('[{"role": "hand_over", "agent": "b"}]', "message 0 needs 'calls' of type list"),
+        (
+            '[{"role": "hand_over", "agent": "b", "calls": [1]}]',
+            r"message 0 has calls that are no ids: \[1\]",
+        ),
     ],
 )
 def test_bad_json_is_refused_by_message_and_field(text: Any, words: str) -> None:
@@ -120,6 +127,22 @@ def test_a_message_that_cannot_follow_is_refused() -> None:
     with pytest.raises(InputError, match="no message"):
         transcript.append("text")  # type: ignore[arg-type]
     assert len(transcript) == 5
+
+
+def test_a_hand_over_hides_calls_of_the_last_turn_until_it_is_rewound() -> None:
+    told: list[Message] = [UserMessage("a"), AssistantMessage(calls=CALLS), *map(result, CALLS)]
+    for hidden in ((), CALLS[1:2], CALLS[:2], CALLS):
+        transcript = Transcript(told)
+        transcript.append(HandOverMessage("other", tuple(call.id for call in hidden)))
+        left = [call for call in CALLS if call not in hidden]
+        turn = [AssistantMessage(calls=tuple(left))] if left else []
+        assert transcript.view == [UserMessage("a"), *turn, *map(result, left)]
+        assert transcript.messages[:5] == tuple(told) and transcript.fork().view == transcript.view
+        transcript.rewind(5)
+        assert transcript.view == told
+    for messages in ((), told):
+        with pytest.raises(InputError, match=r"hides calls \('x',\); the last turn has"):
+            Transcript([*messages, HandOverMessage("other", ("x",))])
 
 
 def test_a_history_cut_anywhere_is_repaired() -> None:
