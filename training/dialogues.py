@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from training import handoffs
+from training import handoffs, hints
 from training.beside import Shelf, unserved
 from training.contrast import twin
 from training.desk.tasks import Desk
@@ -41,6 +41,7 @@ COURTESY = 0.048  # share of those with small talk: 3 % of all tokens
 HANDOVER = 0.047  # share of those with agents that hand over: 2 % of all tokens
 SERVED = 0.038  # share of tools that serve what is else asked in vain (training/unserved.py)
 ASTRAY = 0.055  # share of requests beside a desk's tools that have nothing to do with them
+HINTED = 0.046  # share of those that ask for everyday tools by hints: 2 % of all tokens
 TWINS = 0.4  # share of single calls that another follows which differs in one thing
 
 
@@ -71,7 +72,12 @@ class Writer:
     def _alike(self, rng: random.Random, most: int) -> list[Conversation]:
         """Conversations with one tool set, at most so many."""
         roll = rng.random()
-        for share, make in ((BESIDE, self.beside), (COURTESY, self.courtesies), (HANDOVER, self.handovers)):
+        for share, make in (
+            (BESIDE, self.beside),
+            (COURTESY, self.courtesies),
+            (HANDOVER, self.handovers),
+            (HINTED, self.hinted),
+        ):
             if roll < share:
                 return make(rng, most)
             roll -= share
@@ -413,6 +419,38 @@ class Writer:
             if s.group not in groups and not any(k.domain in taken for k in s.sketches)
         ]
         return handoffs.Desk.drawn(rng, rng.choice(apart), self.split)
+
+    # ── everyday tools by hints ──
+
+    def hinted(self, rng: random.Random, most: int) -> list[Conversation]:
+        """Requests that do not say what is to be done, beside tools of the desk or not."""
+        drawn = hints.toolset(rng, self.kinds, rng.choice([1, 2, 3, 3, 4, 4, 5]))
+        specs = [h.tool.spec() for h in drawn]
+        shelf = Shelf.drawn(rng, self.kinds)
+        if beside := rng.random() < 0.45 and all(shelf.apart(h.tool) for h in drawn):
+            specs = rng.sample([*specs, *shelf.specs], len(specs) + len(shelf.specs))
+        groups = {h.hint.group for h in drawn}
+        strangers = [hint for hint in hints.HINTS if hint.group not in groups]
+        made: list[Conversation] = []
+        while len(made) < min(most, 5 + 2 * len(drawn)):
+            kind = rng.choices(("one", "two", "none", "talk"), (68, 8, 16, 8))[0]
+            if kind == "talk":
+                made.append(self._courtesy(rng, [], specs))
+                continue
+            if kind == "none":
+                other = hints.Hinted.drawn(rng, self.kinds, rng.choice(strangers))
+                asked = other.task(rng, self.kinds).request
+                if beside and shelf.serves(asked):
+                    continue
+                turn = Message("assistant", pick(rng, DECLINES, self.split))
+            else:
+                count = 2 if kind == "two" and len(drawn) > 1 else 1
+                tasks = [h.task(rng, self.kinds) for h in rng.sample(drawn, count)]
+                asked = " ".join(stopped(t.request) if count > 1 else t.request for t in tasks)
+                turn = Message("assistant", "", tuple(call for t in tasks for call in t.calls))
+            messages = [*system(rng, self.pools), Message("user", asked), turn]
+            made.append(Conversation("call" if turn.calls else "decline", specs, messages))
+        return made
 
     # ── no call ──
 

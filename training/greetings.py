@@ -15,7 +15,7 @@ def _list(text: str) -> tuple[str, ...]:
 
 OPENINGS = {
     "hello": _list(
-        "Hey there|Good evening|Good afternoon|Hi there|Hello there|Morning|Greetings|Hiya|Yo|Howdy|Hello, anyone there?|Hi, are you there?|Are you there?|Hello again|Hi, it's me again|Good day|Hey, good to see you|Evening|Ahoy|Hello hello|Hi, I'm new here|Is anybody there?|Hey, you up?|Hi, nice to meet you"
+        "Hey there|Good evening|Good afternoon|Hello there|Morning|Greetings|Hiya|Yo|Howdy|Hello, anyone there?|Hi, are you there?|Are you there?|Hello again|Hi, it's me again|Good day|Hey, good to see you|Evening|Ahoy|Hello hello|Hi, I'm new here|Is anybody there?|Hey, you up?|Hi, nice to meet you"
     ),
     "thanks": _list(
         "Thank you very much|Thank you so much|Many thanks|Thx|ty|Cheers|Great, thanks|Perfect, thank you|OK thanks|Okay, thank you|That helped, thanks|Thanks for your help|Thank you, that is all I needed|Much appreciated|I appreciate it|Thanks, that's it|Wonderful, thanks a million|Thanks, you saved my day|That's very kind of you|Thank you, good to know|Thanks for letting me know|Got it, thanks|Ah, thanks|Alright, thank you|thanks again|You're a great help, thank you"
@@ -27,10 +27,10 @@ OPENINGS = {
         "What are you?|What's your name?|Do you have a name?|Are you a robot?|Are you human?|Are you a real person?|Introduce yourself|Tell me about yourself|Who am I talking to?|What should I call you?|Are you an AI?|Which model are you?|What kind of assistant are you?|Who is this?|Say who you are|May I ask who you are?|Am I talking to a machine?|And you are?|What do people call you?"
     ),
     "able": _list(
-        "What can you do for me?|How can you help me?|What are you able to do?|What do you do?|Help|Help me, what can I ask?|What can I ask you?|What are you good for?|Which tools do you have?|What can I use you for?|Tell me what you can do|Show me what you can do|What are your skills?|What are your functions?|How do you work?|What kind of things can you do?|In what way can you help?|Can you help me?|I don't know what to ask you|What is possible here?|What do you know how to do?|What are you here for?|Could you tell me what you are able to do?"
+        "How can you help me?|What are you able to do?|What do you do?|Help|Help me, what can I ask?|What can I ask you?|What are you good for?|Which tools do you have?|What can I use you for?|Tell me what you can do|Show me what you can do|What are your skills?|What are your functions?|How do you work?|What kind of things can you do?|In what way can you help?|Can you help me?|I don't know what to ask you|What is possible here?|What do you know how to do?|What are you here for?|Could you tell me what you are able to do?"
     ),
     "how": _list(
-        "How's it going?|How are you today?|What's up?|How do you do?|Are you okay?|How is your day?|How have you been?|Everything alright?|You doing well?|How do you feel?|Did you sleep well?|Are you busy?|How's life?|All good?|How was your weekend?|Sup?"
+        "How's it going?|What's up?|How do you do?|Are you okay?|How is your day?|How have you been?|Everything alright?|You doing well?|How do you feel?|Did you sleep well?|Are you busy?|How's life?|All good?|How was your weekend?|Sup?"
     ),
     "praise": _list(
         "Well done|Nice|Awesome|Excellent|That was fast|You're great|You are really helpful|Wow, impressive|Brilliant|I like you|That is exactly what I wanted|Amazing work|You rock|Cool|Good to know|Very good|Nicely done|That's right|You're the best|I'm impressed|Lovely|Super|Sounds good"

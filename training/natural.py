@@ -45,9 +45,9 @@ def drawn(rng: random.Random, kinds: Kinds, sketch: Sketch, prefix: bool = False
         if slot.special:
             draw = _sometimes(slot.special, draw)
         names = [styled(n, style) for n in slot.names]
-        name = _named(rng, names, kinds.split, style, 0.12)
+        name = param_name(rng, names, kinds.split, style, 0.12)
         while name in {p.name for p in params.values()}:
-            name = _named(rng, names, kinds.split, style, 1.0)
+            name = param_name(rng, names, kinds.split, style, 1.0)
         plain = tuple(p for p in slot.phrases if set(slots_of(p)) == {"v"})
         phrases = (
             ("{v}",)
@@ -136,7 +136,7 @@ def _truth(phrases: Sequence[str]) -> Callable[[random.Random], Spoken]:
     return draw
 
 
-def _named(rng: random.Random, names: Sequence[str], split: Split, style: str, other: float) -> str:
+def param_name(rng: random.Random, names: Sequence[str], split: Split, style: str, other: float) -> str:
     """One of the names, or a variant of one."""
     own = [n for n in names if in_split(n, split)]
     if own and rng.random() >= other:

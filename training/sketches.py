@@ -65,7 +65,8 @@ def _split(text: str, mark: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(mark) if part.strip())
 
 
-def _slot(line: str) -> Slot:
+def slot(line: str) -> Slot:
+    """The parameter that a line tells."""
     spec, about = line.split(" # ")
     head, _, phrases = f"{spec} ".partition(" : ")
     names, kind, *args = head.split(None, 2)
@@ -97,7 +98,7 @@ def parse(text: str, domain: str) -> list[Sketch]:
         try:
             names, opened, goals = lines[0].split(" | ")
             made = {mark: [x[2:] for x in lines[1:] if x.startswith(f"{mark} ")] for mark in "AX"}
-            slots = tuple(_slot(x) for x in lines[1:] if x[:2] not in ("A ", "X "))
+            slots = tuple(slot(x) for x in lines[1:] if x[:2] not in ("A ", "X "))
             out.append(
                 Sketch(
                     domain,
@@ -121,7 +122,7 @@ DOMAINS = {
 }
 SKETCHES = [s for sketches in DOMAINS.values() for s in sketches]
 EXTRAS = {
-    opened: [_slot(line) for line in lines.strip().split("\n")]
+    opened: [slot(line) for line in lines.strip().split("\n")]
     for opened, lines in zip("cg", (FOLDER / "extras.txt").read_text().split("\n\n"), strict=True)
 }
 

@@ -1,0 +1,58 @@
+"""Everyday tools that are asked for by hints: each wording means one call that its tool takes."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from training.dialogues import Writer
+from training.hints import HINTS, Hinted
+from training.naming import Split, held_out, kept, slots_of
+from training.pools import Pools
+
+SPLITS: tuple[Split, ...] = ("train", "test")
+
+
+def test_each_wording_gives_every_required_value_once() -> None:
+    assert len({hint.names[0] for hint in HINTS}) == len(HINTS) > 40
+    for hint in HINTS:
+        assert len(hint.wordings) > 4
+        for text, told in hint.wordings.items():
+            given = [*slots_of(text), *told]
+            assert len(given) == len(set(given))
+            assert {s.key for s in hint.slots if s.required} <= set(given) <= {s.key for s in hint.slots}
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_a_hint_is_a_call_that_its_tool_takes(data_folder: Path, split: Split, draws: random.Random) -> None:
+    writer = Writer(Pools(data_folder / "pools.json.gz"), split)
+    for hint in HINTS:
+        for _ in range(6):
+            made = Hinted.drawn(draws, writer.kinds, hint)
+            names = [made.tool.name, *made.keys.values()]
+            assert {held_out(n) for n in names} == {split == "test"}
+            task = made.task(draws, writer.kinds)
+            ((name, arguments),) = task.calls
+            assert name == made.tool.name and "{" not in task.request
+            jsonschema.validate(arguments, made.tool.schema())
+            held = kept(tuple(hint.wordings)).split("{")[0].strip(" .?!").lower()
+            assert split == "train" or held in task.request.lower()
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_hints_are_called_beside_other_tools_and_declined_without_theirs(
+    data_folder: Path, split: Split, draws: random.Random
+) -> None:
+    writer = Writer(Pools(data_folder / "pools.json.gz"), split)
+    for _ in range(25):
+        made = writer.hinted(draws, 16)
+        schemas = {t["name"]: t["parameters"] for t in made[0].tools}
+        assert len(schemas) == len(made[0].tools)
+        for c in made:
+            calls = [call for m in c.messages for call in m.calls]
+            assert bool(calls) == (c.kind == "call")
+            for name, arguments in calls:
+                jsonschema.validate(arguments, schemas[name])
