@@ -366,7 +366,8 @@ class Writer:
     def _taken_over(
         self, rng: random.Random, desk: handoffs.Desk, desks: list[handoffs.Desk], count: int
     ) -> list[Conversation]:
-        """The specialist's turns after the hand-over: behind all that was said, or told the task alone."""
+        """The specialist's turns after the hand-over: behind what was said before it, or told the task alone. It
+        reads the call and its note where it had the conversation before."""
         split, sketches = self.split, desk.specialist.sketches
         own = rng.sample(sketches, min(len(sketches), rng.choice([1, 2, 2, 3, 4])))
         tools = list({t.name: t for t in (self.smith.everyday(rng, s) for s in own)}.values())
@@ -386,7 +387,7 @@ class Writer:
             if rng.random() < 0.35:
                 given = {"reason": desk.fill(rng.choice(handoffs.REASONS))}
             turns = [Message("user", asked)]
-            if rng.random() < 0.55:
+            if rng.random() < 0.25:
                 turns += [
                     Message("assistant", "", ((desk.tool_name, given),), trained=False),
                     Message("tool", desk.note),

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from training.kinds import Kinds
-from training.naming import Split, in_split, pick, rename, words
+from training.naming import Split, capital, in_split, pick, rename, words
 from training.sketches import SKETCHES, Sketch
 
 FRONT = (
@@ -35,6 +35,18 @@ BACK = (
     "You answer questions about {a} with the tools.",
     "You are a specialist for {a}.",
     "Be brief. You care for {a}.",
+)
+SAID = (
+    "Answers questions about {a}.",
+    "Helps with {a}.",
+    "Takes care of {a}.",
+    "Everything about {a}.",
+    "Knows about {a}",
+    "{a}",
+    "{a}.",
+    "For all that is about {a}.",
+    "Agent for {a}",
+    "Serves requests about {a}.",
 )
 VAGUE = (
     "I need help with {a}.",
@@ -123,6 +135,8 @@ class Desk:
 
     specialist: Specialist
     agent: str
+    said: str = ""
+    """What its agent's description says, if it has one."""
 
     @classmethod
     def drawn(cls, rng: random.Random, specialist: Specialist, split: Split) -> Desk:
@@ -134,7 +148,8 @@ class Desk:
             agent = form.format(n=name, N="".join(w.capitalize() for w in words(name).split()))
             if split == "test":
                 agent = rename(rng, name, "test")
-            made = cls(specialist, agent)
+            said = pick(rng, SAID, split).format(a=specialist.about) if rng.random() < 0.5 else ""
+            made = cls(specialist, agent, capital(said) if said else "")
             if in_split(made.tool_name, split):
                 return made
 
@@ -149,11 +164,11 @@ class Desk:
         return f"{self.agent} goes on from here."
 
     def spec(self, rng: random.Random, split: Split) -> dict[str, Any]:
-        """As the model is told of it: mostly by the default description."""
+        """As the model is told of it: by what the agent says of itself, if anything, and how it is reached."""
         about = f"Hand the conversation over to {self.agent}."
-        if rng.random() < 0.12:
-            about = rng.choice(["Takes care of {a}.", "For all that is about {a}.", "Knows about {a}."])
-            about = about.format(a=self.specialist.about)
+        if self.said:
+            stop = "" if self.said[-1] == "." else "."
+            about = f"{self.said}{stop} Hands the conversation over to {self.agent}."
         reason = "reason" if in_split("reason", split) else rename(rng, "reason", split)
         return {
             "name": self.tool_name,
