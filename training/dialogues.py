@@ -36,12 +36,12 @@ from training.unserved import SERVING, Unserved
 
 DESK = 0.33  # share of agent-loop tasks in the others than those below
 IDLERS = 0.2  # share of requests beside which stands a sentence that asks for nothing
-BESIDE = 0.07  # share of documents in which tools of the desk stand beside others: 6 % of all tokens
-COURTESY = 0.048  # share of those with small talk: 3 % of all tokens
-HANDOVER = 0.047  # share of those with agents that hand over: 2 % of all tokens
+BESIDE = 0.064  # share of documents in which tools of the desk stand beside others: 6 % of all tokens
+COURTESY = 0.043  # share of those with small talk: 3 % of all tokens
+HANDOVER = 0.045  # share of those with agents that hand over: 2 % of all tokens
 SERVED = 0.038  # share of tools that serve what is else asked in vain (training/unserved.py)
 ASTRAY = 0.055  # share of requests beside a desk's tools that have nothing to do with them
-HINTED = 0.046  # share of those that ask for everyday tools by hints: 2 % of all tokens
+HINTED = 0.043  # share of those that ask for everyday tools by hints: 2 % of all tokens
 TWINS = 0.4  # share of single calls that another follows which differs in one thing
 
 
