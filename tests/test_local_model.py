@@ -288,6 +288,23 @@ async def test_a_history_whose_beginning_is_gone_gets_no_id_twice(
         assert made.id == wanted
 
 
+async def test_calls_are_numbered_from_where_a_request_says(
+    stage: Callable[..., Stage], rng: np.random.Generator
+) -> None:
+    least, ids, history, model = (
+        int(rng.integers(3, 1000)),
+        list[str](),
+        list[Message](ASK),
+        stage(*[CALL] * 3),
+    )
+    for first_call in (least, 2, least + 5):  # the second goes on from what the model made itself
+        events = await model.turn(history, first_call=first_call)
+        (made,) = calls_of(events)
+        ids.append(made.id)
+        history += [AssistantMessage(calls=(made,)), result_of(made)]
+    assert ids == [f"call_{number:04d}" for number in (least, least + 1, least + 5)]
+
+
 async def test_an_edited_history_is_rendered_anew_and_keeps_the_common_start(
     stage: Callable[..., Stage],
 ) -> None:

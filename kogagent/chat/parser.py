@@ -24,13 +24,6 @@ _Step: TypeAlias = Callable[[int], None]
 _Run: TypeAlias = Callable[[bytes, int], int]
 
 
-def call_number(id: str) -> int:
-    """The number in an id as a parser gives them, 0 for any other id."""
-    number = id.removeprefix("call_")
-    ours = number != id and number.isascii() and number.isdecimal() and len(number) < 10
-    return int(number) if ours else 0
-
-
 class TurnParser:
     """Reads one turn. Feed it ids, then finish it; events come as soon as they are certain.
 

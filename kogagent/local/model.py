@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
 from kogagent.chat import Chat
-from kogagent.chat.parser import call_number
 from kogagent.disk_cache import DiskCache
 from kogagent.engine.backend import TokenGrammar
 from kogagent.engine.counters import Counters
@@ -142,7 +141,7 @@ class LocalModel:
     # ── for the turn ──
 
     async def open(self, messages: tuple[Message, ...], tools: tuple[ToolSpec, ...]) -> tuple[Session, int]:
-        """(session whose ids lead to the turn, number of the turn's first call)."""
+        """(session whose ids lead to the turn, number of the turn's first call as these messages have it)."""
         past = self.past
         if past is not None and past.continues(messages, tools):
             after = self.chat.follow(messages, len(past.messages) + 1, past.turn, tools)
@@ -167,9 +166,9 @@ class LocalModel:
         self._session.sync_to(ids)
         if fresh:
             self._session.border = border if border >= LEAST else 0
-        calls = [call.id for m in messages if isinstance(m, AssistantMessage) for call in m.calls]
+        calls = [call for m in messages if isinstance(m, AssistantMessage) for call in m.calls]
         # The most of both: what a compaction left has fewer calls than their numbers say.
-        return self._session, max([len(calls), *map(call_number, calls)]) + 1
+        return self._session, max([len(calls), *(call.number for call in calls)]) + 1
 
     def _ids(self, messages: tuple[Message, ...], tools: tuple[ToolSpec, ...]) -> list[int]:
         """The whole prompt: as it was, where the messages hold the ids they were written in, else

@@ -144,7 +144,7 @@ class ModelTurn:
         self._prompt = len(self._session)
         self._check_room(request.max_tokens)
         self._session.priority = request.priority
-        self._first_call = first_call
+        self._first_call = max(first_call, request.first_call)
         self._kinds = argument_kinds(model.chat, request.tools)
         self._left = request.max_tokens
         self._length = self._prompt  # of the prompt and what is settled after it

@@ -23,7 +23,8 @@ class TurnRequest:
     first what the results before it come to, then what to do. A plan that ends the turn is its answer: the
     same text follows as TextDelta. output_schema: when set, the turn's text is JSON of this schema (unless
     the model calls a tool). sampling: how tokens are drawn, None as the model does by itself. priority:
-    whose turn it is when several ask for one engine, see Agent.
+    whose turn it is when several ask for one engine, see Agent. first_call: for a model that numbers its
+    calls, where the turn's may begin: behind those of messages too that a compaction or a hand-over left out.
     """
 
     messages: Sequence[Message]
@@ -36,6 +37,7 @@ class TurnRequest:
     observe_tokens: int = 0
     sampling: SamplingParams | None = None
     priority: int = 0
+    first_call: int = 1
 
 
 @runtime_checkable

@@ -223,6 +223,7 @@ class Run:
             setup.observe_tokens if observes else 0,
             setup.sampling,
             setup.priority,
+            self._transcript.next_call,
         )
 
     async def _turn(self) -> _Turn | Finish:

@@ -134,7 +134,7 @@ class Transcript:
 
     messages given here must be consistent; `Transcript.repaired` takes a history cut anywhere. journal is
     told of every message after these. view is what a model reads of it now: another value after every
-    change.
+    change. next_call: a number behind those of all calls in the record.
     """
 
     def __init__(self, messages: Iterable[Message] = (), *, journal: Journal | None = None) -> None:
@@ -145,6 +145,7 @@ class Transcript:
         self.deferred: dict[str, ToolCall] = {}
         self._kept: dict[str, ToolResult] = {}  # of calls above, by their ids: results without a message yet
         self._in_use = False
+        self.next_call = 1
         self.journal: Journal | None = None
         for message in messages:
             self.post(message)
@@ -222,6 +223,12 @@ class Transcript:
                 self.deferred |= {id: call for id, call in self._open.items() if id not in opened}
             if self._kept:
                 self._kept.pop(result.call_id, None)
+        elif opened:
+            following = self.next_call + len(opened)
+            for call in opened.values():
+                if call.number >= following:  # the history of another conversation, cut
+                    following = call.number + 1
+            self.next_call = following
         self._open = opened
         self.view = _now(self._view)
 
@@ -359,7 +366,7 @@ class Transcript:
         other._record = list(self._record)
         other._view = other._record if self._view is self._record else list(self._view)
         other._open, other.deferred = dict(self._open), dict(self.deferred)
-        other._kept = dict(self._kept)
+        other._kept, other.next_call = dict(self._kept), self.next_call
         other.view = _now(other._view)
         return other
 
@@ -379,6 +386,7 @@ class Transcript:
                 self.journal.cut(messages, list(cut.deferred))
             self._record, self._view = cut._record, cut._view  # new lists: what was given out keeps the old
             self._open, self.deferred, self._kept = cut._open, cut.deferred, {}
+            self.next_call = cut.next_call
             self.view = _now(self._view)
         self.close_calls(waiting=False)
         self.flush()

@@ -169,8 +169,8 @@ class _Builder:
     def __init__(self) -> None:
         self._report = Report()
         self._turn: Turn | None = None
-        self._calls: dict[str, Call] = {}
-        self._inside: dict[str, list[dict[str, Any]]] = {}
+        self._calls: dict[str, Call] = {}  # the last of each id: it may come again in another turn
+        self._inside: dict[int, tuple[Call, list[dict[str, Any]]]] = {}  # by the call's identity
         self._began: float | None = None
         self._last = 0.0
 
@@ -186,9 +186,8 @@ class _Builder:
 
     def done(self) -> Report:
         report = self._report
-        for call_id, events in self._inside.items():
-            if call_id in self._calls:
-                self._calls[call_id].inside = of_events(events)
+        for call, events in self._inside.values():
+            call.inside = of_events(events)
         if report.timings.wall_s == 0:
             for turn in report.turns:
                 report.timings += turn.timings
@@ -233,7 +232,10 @@ class _Builder:
         self._now().text += event["text"]
 
     def _call_ready(self, event: dict[str, Any], at: float | None) -> None:
-        self._new_call(event).complete = bool(event.get("complete", True))
+        call = self._calls.get(event["call_id"])
+        if call is None or call.status != "running":  # else it began while its turn was still being written
+            call = self._new_call(event)
+        call.complete = bool(event.get("complete", True))
 
     def _new_call(self, event: dict[str, Any]) -> Call:
         call = Call(event["call_id"], event["name"], _pretty(event["arguments"]))
@@ -251,7 +253,9 @@ class _Builder:
             turn.plan = ""  # a plan that was the answer
 
     def _tool_started(self, event: dict[str, Any], at: float | None) -> None:
-        call = self._calls.get(event["call_id"]) or self._new_call(event)
+        call = self._calls.get(event["call_id"])
+        if call is None or call.status not in ("not run", "deferred"):
+            call = self._new_call(event)
         call.started, call.status = at, "running"
 
     def _tool_progress(self, event: dict[str, Any], at: float | None) -> None:
@@ -285,7 +289,9 @@ class _Builder:
 
     def _nested(self, event: dict[str, Any], at: float | None) -> None:
         inner = {"t": event.get("t"), **event["inner"]}
-        self._inside.setdefault(event["call_id"], []).append(inner)
+        call = self._calls.get(event["call_id"])
+        if call is not None:
+            self._inside.setdefault(id(call), (call, []))[1].append(inner)
 
     def _error(self, event: dict[str, Any], at: float | None) -> None:
         self._report.outcome = "failed"

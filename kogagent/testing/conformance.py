@@ -100,8 +100,11 @@ async def _calls(make: Callable[[], Model]) -> None:
         names = {"weather", "ping"} if choice == "required" else {choice}
         for call in turn.calls:
             _require(call.name in names, f"tool_choice={choice!r} allows {sorted(names)}", call)
-    turn = await _play(make(), replace(_ASK, tools=TOOLS, tool_choice="required", max_calls=1))
+    asked = replace(_ASK, tools=TOOLS, tool_choice="required", max_calls=1, first_call=41)
+    turn = await _play(make(), asked)
     _require(len(turn.calls) == 1, "max_calls=1 allows one call", turn)
+    numbers = [call.number for call in turn.calls]
+    _require(not 0 < min(numbers) < 41, "calls that are numbered are so from first_call=41", turn)
 
 
 async def _output(model: Model) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import CoroutineType
 from typing import Any, TypeAlias
 
@@ -105,18 +105,6 @@ def turn_events(turn: ScriptedTurn, first_id: int, delta: int = 0) -> _Events:
     yield _end(turn.reason, turn.usage, turn.timings, turn.written)
 
 
-def _with_ids(turns: Iterable[ScriptedTurn]) -> Iterator[ScriptedTurn]:
-    """The turns with the ids that `turn_events` would give their calls if they are played once, in order."""
-    first = 1
-    for turn in turns:
-        calls = tuple(
-            one if one.id else _call(f"call_{number}", one.name, one.arguments, one.complete)
-            for number, one in enumerate(turn.calls, first)
-        )
-        yield replace(turn, calls=calls) if calls else turn
-        first += len(calls)
-
-
 def _pieces(text: str, size: int) -> Sequence[str]:
     """The text cut into pieces of so many characters, 0 for whole."""
     return [text[i : i + size] for i in range(0, len(text), size)] if size else (text,)
@@ -165,8 +153,7 @@ class ScriptedModel:
     def __init__(self, *turns: Turn, repeat: bool = False, delta: int = 0) -> None:
         if not turns:
             raise InputError("ScriptedModel needs at least one turn to play")
-        played = map(as_turn, turns)
-        self._turns = tuple(played if repeat else _with_ids(played))
+        self._turns = tuple(map(as_turn, turns))
         self._repeat = repeat
         self._delta = delta
         self._calls = 0
@@ -185,8 +172,8 @@ class ScriptedModel:
                 raise ModelError(f"the script has {len(turns)} turns and was asked for one more")
             at %= len(turns)
         requests.append(request)
-        turn, first = turns[at], self._calls + 1
-        self._calls += len(turn.calls)
+        turn, first = turns[at], max(self._calls + 1, request.first_call)
+        self._calls = first - 1 + len(turn.calls)
         return turn_events(turn, first, self._delta)
 
 
@@ -242,5 +229,6 @@ class FunctionModel:
             raise InputError("a turn needs at least one message")
         said = self._function(request)
         turn = as_turn(await said if inspect.isawaitable(said) else said)
-        first, self._calls = self._calls + 1, self._calls + len(turn.calls)
+        first = max(self._calls + 1, request.first_call)
+        self._calls = first - 1 + len(turn.calls)
         return turn_events(turn, first, self._delta)

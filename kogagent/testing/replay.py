@@ -38,7 +38,8 @@ _EVENTS: dict[str, type[Any]] = {
 
 
 def request_to_json(request: TurnRequest) -> dict[str, JSONValue]:
-    """A request as plain data. How tokens are drawn and whose turn it is change no answer a recording has."""
+    """A request as plain data. How tokens are drawn, whose turn it is and how calls are numbered change no
+    answer a recording has."""
     said: dict[str, JSONValue] = {
         "messages": json.loads(messages_to_json(request.messages)),
         "tools": [asdict(tool) for tool in request.tools],

@@ -41,6 +41,13 @@ class ToolCall:
     arguments: str
     complete: bool = True
 
+    @property
+    def number(self) -> int:
+        """The number in an id as our models give them, "call_7" say; 0 for any other id."""
+        number = self.id.removeprefix("call_")
+        ours = number != self.id and number.isascii() and number.isdecimal() and len(number) < 10
+        return int(number) if ours else 0
+
 
 ResultStatus: TypeAlias = Literal[
     "ok",

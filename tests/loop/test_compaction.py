@@ -16,6 +16,7 @@ from kogagent import (
     Compacted,
     Compaction,
     ContextError,
+    HandOverMessage,
     InputError,
     Limits,
     Message,
@@ -31,7 +32,7 @@ from kogagent import (
     tool,
 )
 from kogagent.loop.protocols import TurnRequest
-from kogagent.testing import MeasuredModel, ScriptedModel, ScriptedTurn, call
+from kogagent.testing import FunctionModel, MeasuredModel, ScriptedModel, ScriptedTurn, call
 
 FREE = Limits(max_turns=None, max_calls=None, turn_tokens=50, repeated_calls=None)
 
@@ -53,6 +54,21 @@ async def compacted(
     async with agent.stream(prompt) as stream:
         events = [event async for event in stream]
     return [event for event in events if isinstance(event, Compacted)], stream.result
+
+
+async def test_a_call_gets_no_id_of_one_that_was_left_out(rng: np.random.Generator) -> None:
+    """By models that never read that one: each is a new one, and reads a summary without calls."""
+    first = int(rng.integers(1, 10_000))
+    asked = ToolCall(f"call_{first:04d}", "read", '{"n": 0}')
+    found = ToolMessage(ToolResult(asked.id, "read", "page 0"))
+    transcript = Transcript([UserMessage("Read."), AssistantMessage(calls=(asked,)), found])
+    function = FunctionModel(lambda request: "x" if len(request.messages) > 2 else call("read", n=1))
+    transcript.append(SummaryMessage("[page 0 was read]", 0))
+    for model in (ScriptedModel(*script(1)), function):
+        await Agent(model, [read]).run("Go on.", history=transcript)
+        transcript.append(SummaryMessage("[more was read]", 0))
+    made = [one for m in transcript if isinstance(m, AssistantMessage) for one in m.calls]
+    assert [one.number for one in made] == [first, first + 1, first + 2]
 
 
 async def test_the_older_part_is_left_out_and_the_task_stays() -> None:
@@ -237,7 +253,8 @@ def test_any_walk_of_a_transcript_is_what_its_record_says(rng: np.random.Generat
     equal."""
     transcript, number = Transcript([UserMessage("go")]), 0
     for _ in range(200):
-        choice = rng.integers(7)
+        choice = rng.integers(8)
+        turn = next((m for m in reversed(transcript.view) if isinstance(m, AssistantMessage)), None)
         if transcript.open_calls:
             status = "deferred" if rng.random() < 0.3 else "ok"
             transcript.append(told(transcript.open_calls[0].id, status))
@@ -258,11 +275,14 @@ def test_any_walk_of_a_transcript_is_what_its_record_says(rng: np.random.Generat
             most = len(transcript.view)
             starts = [k for k in range(most + 1) if not k or not isinstance(transcript.view[-k], ToolMessage)]
             transcript.append(SummaryMessage("sum", int(rng.choice(starts))))
-        elif choice == 5:
+        elif choice == 5 and turn is not None:
+            hidden = tuple(one.id for one in turn.calls if rng.random() < 0.7)
+            transcript.append(HandOverMessage("other", hidden))
+        elif choice == 6:
             transcript.rewind(int(rng.integers(1, len(transcript) + 1)))
         else:
             transcript = transcript.fork()
         again = Transcript(transcript.messages)
-        assert again.view == transcript.view
+        assert (again.view, again.next_call) == (transcript.view, transcript.next_call)
         assert (again.open_calls, again.awaiting) == (transcript.open_calls, transcript.awaiting)
-        assert not any(isinstance(m, SummaryMessage) for m in transcript.view)
+        assert not any(isinstance(m, SummaryMessage | HandOverMessage) for m in transcript.view)

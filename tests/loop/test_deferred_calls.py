@@ -8,6 +8,7 @@ import contextlib
 import sqlite3
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -275,8 +276,9 @@ async def test_an_approved_call_that_a_kill_interrupts_is_not_asked_for_again(tm
 
 async def test_an_id_that_was_begun_once_may_wait_again(tmp_path: Path) -> None:
     with SessionStore(tmp_path / "sessions.sqlite") as store:
-        for _ in range(2):  # a scripted model names its first call the same
-            agent = Agent(ScriptedModel(call("delete", path="a"), "x"), [delete], approve="defer")
+        for _ in range(2):  # a model may name its calls the same
+            asked = replace(call("delete", path="a"), id="call_1")
+            agent = Agent(ScriptedModel(asked, "x"), [delete], approve="defer")
             await agent.run("go", history=store.open("ada"))
             assert store.sessions()[0].awaiting == ("call_1",)
             assert [c.id for c in store.open("ada").awaiting] == ["call_1"]

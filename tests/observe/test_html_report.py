@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from observed_runs import script, slow, watched, weather
 
-from kogagent import Agent, InputError, RunInfo, Transcript, messages_to_json
+from kogagent import Agent, InputError, RunInfo, Transcript, messages_to_json, tool
 from kogagent.cli.app import main
 from kogagent.observe import RunTrace, Trace, html_report
 from kogagent.observe.report import read_run
@@ -205,6 +205,31 @@ async def test_an_agent_inside_a_call_is_shown_inside_it() -> None:
     (outer,) = report.turns[0].calls
     assert outer.inside is not None and [c.text for c in outer.inside.turns[0].calls] == ["3 degrees in Oslo"]
     assert "The run inside: 2 turns, 1 calls" in Page(html_report(trace.runs[0])).text
+
+
+async def test_calls_of_one_id_in_two_turns_keep_what_went_on_in_each() -> None:
+    trace = Trace()
+    one, two = (replace(call("helper", task=task), id="call_1") for task in ("one", "two"))
+    helper = Agent(ScriptedModel("first", "second"), name="helper", description="Helps.")
+    await Agent(ScriptedModel(one, two, "done"), [helper.as_tool()], observers=[trace]).run("go")
+    shown = [made for turn in of_events(trace.runs[0].events).turns for made in turn.calls]
+    assert [made.text for made in shown] == ["first", "second"]
+    assert [made.inside.output for made in shown if made.inside] == ["first", "second"]
+
+
+async def test_a_call_that_began_before_its_turn_was_whole_is_one_call() -> None:
+    @tool(pure=True)
+    async def look(place: str) -> str:
+        return f"{place} is there"
+
+    trace = Trace()
+    agent = Agent(
+        ScriptedModel(call("look", place="a"), call("look", place="b"), "done"), [look], observers=[trace]
+    )
+    await agent.run("go")
+    turns = of_events(trace.runs[0].events).turns
+    shown = [(turn.number, made.status, made.text) for turn in turns for made in turn.calls]
+    assert shown == [(1, "ok", "a is there"), (2, "ok", "b is there")]
 
 
 def test_events_that_cannot_be_read_are_named_and_unknown_ones_passed_over() -> None:
