@@ -174,8 +174,9 @@ class Run:
             if isinstance(step, GiveUp):
                 raise ModelError(
                     f"no answer fits the output type after {self._asked_again + 1} attempts: {step.reason} "
-                    f"The last was {_BRIEFLY.repr(message.text)}. Make the type simpler, bound its lists and "
-                    "texts (max_length), give room in Limits(turn_tokens=…), or use a stronger model."
+                    f"The last was {_BRIEFLY.repr(message.text)}. Bound the type's texts, lists and numbers: "
+                    "Annotated[str, Field(max_length=40)], say. Or make it simpler, give room in "
+                    "Limits(turn_tokens=…), or use a stronger model."
                 )
             if isinstance(step, AskAgain):
                 self._asked_again += 1

@@ -6,6 +6,7 @@ from collections.abc import Callable, Container
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from kogagent.loop.unfinished import ran_on_in
 from kogagent.types import AssistantMessage, FinishReason, StopReason, ToolCall
 from kogagent.types.quick import maker, quick
 
@@ -95,7 +96,8 @@ def decide(
     if check is None:
         return Finish(message.text, "max_tokens" if cut else "finished")
     if cut:
-        problem = "The answer was cut off by the token limit. Give a shorter one."
+        where = ran_on_in(message.text)
+        problem = f"The answer was cut off by the token limit{where and f', in {where}'}. Give a shorter one."
     else:
         checked = check(message.text)
         if isinstance(checked, Valid):

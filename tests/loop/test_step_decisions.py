@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+import numpy as np
 import pytest
 
 from kogagent import AssistantMessage, InputError, Limits, ToolCall
 from kogagent.loop.step import Act, AskAgain, Finish, GiveUp, Invalid, Valid, decide
+from kogagent.loop.unfinished import ran_on_in
 
 CALL = ToolCall("1", "ls", "{}")
 
@@ -45,6 +48,39 @@ def test_a_cut_answer_of_an_output_type_is_not_read_even_if_it_would_parse() -> 
     step = decide(AssistantMessage("12"), "length", number, 1)
     assert isinstance(step, AskAgain) and "cut off" in step.reason
     assert isinstance(decide(AssistantMessage("12"), "length", number, 0), GiveUp)
+
+
+def test_a_cut_answer_says_what_it_ran_on_in(rng: np.random.Generator) -> None:
+    long, many = 'na\\"ï ' * int(rng.integers(50, 99)), int(rng.integers(40, 99))
+    cases = {
+        json.dumps(long)[:-1]: f"a text, {len(json.dumps(long)) - 2:,} characters long",
+        json.dumps({"name": long})[:-2]: "a text at 'name', ",
+        json.dumps({"a": 1, "cities": [{"name": "Oslo", "sights": ["x"] * many}]})[:-4]: (
+            f"a list at 'cities[0].sights', at item {many}"
+        ),
+        json.dumps([["a"] * many + [[["b"]]]])[:-4]: f"a list at '[0]', at item {many + 1}",
+        json.dumps([*["text"] * many, "and"])[:-2]: f"a list, at item {many + 1}",
+        json.dumps({str(n): n for n in range(many)})[:-1]: f"an object, at entry {many}",
+        json.dumps({"n": 10**many})[:-1]: f"a number at 'n', {many + 1} characters long",
+        '{"a": ' + "[" * many: "a list at 'a",
+    }
+    for text, wanted in cases.items():
+        assert ran_on_in(text).startswith(wanted), (text, ran_on_in(text))
+    step = decide(AssistantMessage(json.dumps({"name": long})[:-9]), "length", number, 0)
+    assert isinstance(step, GiveUp) and "token limit, in a text at 'name', " in step.reason
+
+
+def test_any_text_cut_anywhere_is_told_as_something(rng: np.random.Generator) -> None:
+    whole = json.dumps({"a\\": ['"\\', {"b": -1.5e9, "c": [True, None, {}]}, []], "d": "é\n"})
+    letters = '{}[]",:\\ 1-e\n'
+    for text in (
+        *(whole[:cut] for cut in range(len(whole) + 1)),
+        *("".join(rng.choice(list(letters), int(rng.integers(30)))) for _ in range(500)),
+    ):
+        kind = ran_on_in(text).split(" ")[:2]
+        assert kind in ([""], ["a", "text"], ["a", "text,"], ["a", "list"], ["a", "list,"], ["a", "number"],
+                        ["a", "number,"], ["an", "object"], ["an", "object,"])  # fmt: skip
+    assert ran_on_in(whole) == ran_on_in("I cannot say, alas: 12") == ""
 
 
 def test_asking_again_is_pointless_when_the_context_is_full() -> None:
