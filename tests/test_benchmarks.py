@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from benchmarks.agent_loops.clocked import ClockedBackend
 from benchmarks.common import Figure, append, interleave, make_record, show
 from benchmarks.decode import Case, decode_run, find_model
+from kogagent import Engine, UserMessage
+from kogagent.chat.guard import Guard
+from kogagent.chat.inputs import written_calls
 from kogagent.engine.backends.cpu import CpuBackend
-from kogagent.engine.weights import Checkpoint, random_tensors
+from kogagent.engine.engine import EngineCore
+from kogagent.engine.weights import Checkpoint, random_tensors, read_spec
 from kogagent.errors import InputError
+from kogagent.loop.protocols import TurnRequest
 from kogagent.spec import ModelSpec
+from kogagent.testing import call
+from kogagent.testing.conformance import TOOLS
+from kogagent.testing.tiny import write_tiny_model
+from kogagent.tokenizer import Tokenizer
 
 FIELDS = [
     "bench", "case", "backend", "metric", "value", "limit", "share", "peers", "repeats", "min", "max",
@@ -83,3 +94,30 @@ def test_a_model_that_is_nowhere_is_refused(tmp_path: Path) -> None:
     assert find_model("smollm2-135m").suffix == ".gguf"
     with pytest.raises(InputError, match="nano-nano"):
         find_model("nano-nano")
+
+
+@pytest.mark.parametrize("choice", ["auto", "weather"])
+async def test_a_card_that_is_a_clock_says_its_script_behind_a_prompt_of_any_length(
+    tmp_path: Path, rng: np.random.Generator, choice: str
+) -> None:
+    path = write_tiny_model(tmp_path)
+    tokenizer, scripts = Tokenizer.load(path), deque[Sequence[int]]()
+    core = EngineCore(lambda: ClockedBackend(read_spec(path), scripts, pass_s=0.0, prefill_s=0.0))
+    with Engine(core, tokenizer) as engine:
+        grammar = await engine.as_model().grammar(TurnRequest((UserMessage("x"),), TOOLS, choice))
+        assert grammar is not None
+        for length in (1, 7, 8, 9, int(rng.integers(10, 60))):
+            city = "".join(rng.choice(list("abcdefgh"), 8))
+            said = written_calls(
+                [call("weather", city=city, unit="c")], engine.chat.format, Guard(tokenizer.control_names)
+            )
+            script = (*tokenizer.encode_markup(said), tokenizer.end_ids[0])
+            scripts.append(script)
+            session = core.session()
+            session.append(rng.integers(4, 100, length).tolist())
+            stream = session.stream(
+                stop_ids=tokenizer.end_ids, matcher=grammar.start(), legal_ids=len(tokenizer.vocabulary)
+            )
+            ids = [emitted.id async for batch in stream for emitted in batch]
+            assert (tuple(ids), stream.reason) == (script, "stop")
+            await session.aclose()

@@ -24,7 +24,8 @@ from kogagent.engine.backends.grammar_memory import Grammars
 from kogagent.kernels.monokernel import Reason, Segment, Token
 from kogagent.spec import ModelSpec
 
-_Said: TypeAlias = tuple[int, Sequence[tuple[float, Token]]]
+_Due: TypeAlias = Sequence[tuple[float, Token]]
+_Said: TypeAlias = tuple[Sequence[int], _Due]  # the places of the choices, the end behind them; all ids
 
 
 class ClockedKV(InstantKV):
@@ -41,21 +42,24 @@ class ClockedKV(InstantKV):
 
 
 class ClockedKernel:
-    """The monokernel as a segment sees it. tokens: those of the next segment, and when each is due, in
-    seconds from the launch."""
+    """The monokernel as a segment sees it. tokens: those of the next segment's script, and when each would be
+    due, in seconds from a launch that says all of them; begin: the place of the first that it says."""
 
     def __init__(self) -> None:
-        self.tokens: Sequence[tuple[float, Token]] = ()
+        self.tokens: _Due = ()
+        self.begin = 0
         self._due: deque[tuple[float, Token]] = deque()
-        self._launched = 0.0
+        self._start = 0.0  # when a launch that says everything would have been
 
     def launch(self, segment: Segment, stores: Sequence[Any]) -> float:
-        self._due = deque(self.tokens)
-        self._launched = time.perf_counter()
-        return self._launched
+        self._due = deque(self.tokens[self.begin :])
+        said = self.tokens[self.begin - 1][0] if self.begin else 0.0
+        launched = time.perf_counter()
+        self._start = launched - said
+        return launched
 
     def drain(self) -> list[Token]:
-        now, out = time.perf_counter() - self._launched, list[Token]()
+        now, out = time.perf_counter() - self._start, list[Token]()
         while self._due and self._due[0][0] <= now:
             out.append(self._due.popleft()[1])
         return out
@@ -66,6 +70,10 @@ class ClockedKernel:
     def stop(self) -> None:
         self._due.clear()
         self._due.append((0.0, Token(0, 0.0, Reason.CANCELLED)))
+
+    def at(self, place: int) -> Token:
+        """What the script has there."""
+        return self.tokens[place][1]
 
 
 class ClockedBackend(InstantBackend):
@@ -98,7 +106,8 @@ class ClockedBackend(InstantBackend):
             assert plan.matcher is not None
             sleep_exactly()  # the engine's thread, as the CUDA backend has it
             self._start = plan.matcher.fork()
-        self._choice, self._clocked.tokens = self._said.get(script) or self._walked(script)
+        self._choices, self._clocked.tokens = self._said.get(script) or self._walked(script)
+        self._chosen, self._clocked.begin = 0, self._choices[0]
         return CudaDecode(cast(Any, self), cast(Any, kv), ids, plan)
 
     def rehearse(self) -> None:
@@ -110,8 +119,7 @@ class ClockedBackend(InstantBackend):
         return turns * self._prefill_s + (passes - turns) * self._pass_s
 
     def _walked(self, script: Sequence[int]) -> _Said:
-        """What pre-fill chooses of a script, and what the kernel says behind that and the run it leads, if
-        anything: it begins with the second choice."""
+        """What the grammar leaves to be chosen of a script, and the script as the kernel says it."""
         assert self._start is not None
         matcher, forced = self._start.fork(), list[bool]()
         while len(forced) < len(script):
@@ -125,17 +133,21 @@ class ClockedBackend(InstantBackend):
                 matcher.advance(script[len(forced)])
             forced += [True] * len(run) or [False]
         end = len(script)
-        choice, begin, *_ = (*(at for at, no_choice in enumerate(forced) if not no_choice), end, end)
+        choices = [*(at for at, no_choice in enumerate(forced) if not no_choice), end]
         tokens, due = list[tuple[float, Token]](), 0.0
-        for at in range(begin, end):
+        for at in range(end):
             due += 0.0 if forced[at] else self._pass_s
             reason = Reason.STOP if at == end - 1 else Reason.RUNNING
             tokens.append((due, Token(script[at], -0.5, reason, forced[at])))
-        return script[min(choice, end - 1)], tokens  # which nobody asks for where there is no choice
+        return choices, tokens
 
     def greedy(
         self, kv: ClockedKV, ids: Sequence[int], legal: int, mask: npt.NDArray[np.uint32] | None
     ) -> tuple[int, float]:
+        """The script's next choice: the kernel, or what is asked next, goes on behind it and its run."""
         time.sleep(self._prefill_s)
         kv.advance(len(ids))
-        return self._choice, -0.5
+        choice = self._clocked.at(self._choices[self._chosen])
+        self._chosen += 1
+        self._clocked.begin = self._choices[self._chosen]
+        return choice.id, choice.logprob
