@@ -97,10 +97,13 @@ __device__ __forceinline__ const u64* stream_words(const Place& me, int parity, 
     return (const u64*)p.xbuf + own_replica(XBUF_WORDS) + ((size_t)(parity * p.lanes + me.lane) * p.width + row) * (p.dim / 2);
 }
 
-__device__ __forceinline__ float mean_square(const Misc& misc, int w) {
+// One over the root of row w's mean square; scale: of what was squared. Each rounding written out: programs of other widths, or for
+// several devices, have to find the same bits, and a compiler joins a product to either of two sums.
+__device__ __forceinline__ float inverse_norm(const Misc& misc, int w, float eps, float scale) {
     static_assert(WARPS == 8, "written out");
     const float4 a = ((const float4*)misc.squares[w])[0], b = ((const float4*)misc.squares[w])[1];
-    return (((a.x + a.y) + (a.z + a.w)) + ((b.x + b.y) + (b.z + b.w))) * (1.0f / Model::dim);
+    const float sum = ((a.x + a.y) + (a.z + a.w)) + ((b.x + b.y) + (b.z + b.w));
+    return rsqrtf(__fmaf_rn(sum, 1.0f / Model::dim, __fmul_rn(__fmul_rn(eps, scale), scale)));
 }
 
 // Sum of what the other lanes put out of one module, two rows, all of them waited for at once.
@@ -277,7 +280,7 @@ __device__ __forceinline__ float head_input(const Place& me, char* x, const floa
         gather_row<Model::dim, true>(stream_words(me, 1, last), tag - 1, x, misc.squares[0]);
         pad_input(x, p.dim, 1);
         sync_consumers();
-        inverse = rsqrtf(mean_square(misc, 0) + p.head_eps * scale * scale);
+        inverse = inverse_norm(misc, 0, p.head_eps, scale);
         if (p.head_mode == 0) return inverse;
         factor = scale * inverse / p.lanes;  // the norm of the stream itself, a lane's part of the mean
     }
@@ -301,7 +304,7 @@ __device__ __forceinline__ float head_input(const Place& me, char* x, const floa
     gather_row<Model::dim, true>((const u64*)p.f2, tag, x, misc.squares[0]);
     pad_input(x, p.dim, 1);
     sync_consumers();
-    return p.head_mode == 1 ? 1.0f : rsqrtf(mean_square(misc, 0) + p.head_eps * factor * factor);
+    return p.head_mode == 1 ? 1.0f : inverse_norm(misc, 0, p.head_eps, factor);
 }
 
 // The rows' embeddings as the first input, this block's rows of the residual, the rows' RoPE turns. Few wide loads: each
@@ -456,10 +459,7 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
                 TIMED(20, while (!there && !give_up(spins)) there = barrier_try(misc.late_full + (landed & 1), (landed >> 1) & 1));
             }
             // Of a norm, which its sums are multiplied by: taken behind the product, where it waits for nothing.
-            const auto inverse_of = [&](int w) {
-                const float k = pick<W>(scale, w);
-                return rsqrtf(mean_square(misc, w) + p.eps * k * k);
-            };
+            const auto inverse_of = [&](int w) { return inverse_norm(misc, w, p.eps, pick<W>(scale, w)); };
             multiply_kind<W>(cursor, kind, units, x, red, [&](auto cut, int u0, int n, const float* partial) {
                 constexpr int K = decltype(cut)::kind, SHARE = decltype(cut)::share;
                 if (cut_alike(K, 0) && kind == 0) {  // q, k and v to the blocks that attend
