@@ -133,14 +133,13 @@ def _after_its_own(run: Callable[[], float], rest: float) -> Callable[[], float]
     return second
 
 
-def measure(spec: ModelSpec, repeats: int, *, peers: bool) -> list[Record]:
-    """Records of every case that fits the shape's context."""
+def measure(spec: ModelSpec, repeats: int, *, peers: bool) -> Iterator[Record]:
+    """A record of every case that fits the shape's context, as soon as it is measured."""
     loaded = Loaded(spec)
     rate = product_rate()
     kernel = loaded.backend.kernel()
     weights = spec.streamed_bytes() // 2
     head = spec.vocab_size * spec.dim
-    records = []
     for reused, new in CASES:
         if reused + new > spec.context:
             continue
@@ -168,14 +167,11 @@ def measure(spec: ModelSpec, repeats: int, *, peers: bool) -> list[Record]:
             )
             later = f" {rest * 1e3:.0f} ms later" if rest else ""
             case, limit = f"{spec.name}/fp16/{new} after {reused}{later}", max(floors)
-            made = make_record(
+            yield make_record(
                 "ttft", case, "cuda", "ms", ours, limit=limit, peers=figures, device="cuda", note=note
             )
-            records.append(made)
-            show([made])
         torch.cuda.empty_cache()
     loaded.core.close()
-    return records
 
 
 WHERE: tuple[tuple[type, str, str, str], ...] = (
@@ -294,14 +290,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
                     say(loaded, reused, new, options.repeats)
                 loaded.core.close()
         return
-    records: list[Record] = []
     with torch.inference_mode():
         for name in options.shape:
-            found = measure(SHAPES[name], options.repeats, peers=not options.no_peers)
-            records += found
-            if not options.dry:
-                append(found)
-    show(records)
+            for record in measure(SHAPES[name], options.repeats, peers=not options.no_peers):
+                show([record])
+                if not options.dry:
+                    append([record])
 
 
 if __name__ == "__main__":
