@@ -20,7 +20,7 @@ from training.contrast import twin
 from training.desk.tasks import Desk
 from training.greetings import FIRST, LAST, NO_TOOLS, exchange
 from training.kinds import Kinds
-from training.naming import Split, pick, stopped, words
+from training.naming import Split, pick, stopped, uncapital, words
 from training.phrases import IDLE
 from training.pools import Pools
 from training.render import dumps
@@ -28,7 +28,7 @@ from training.replies import failure, result, wrong
 from training.several import together
 from training.spoken import SCALARS, Param, Spoken
 from training.talk import DECLINES, plain_question, small_talk
-from training.tasks import parallel, several, single
+from training.tasks import one_after_another, parallel, several, single
 from training.tools import Task, Tool, arguments, plain
 from training.toolsmith import Toolsmith
 from training.turns import Conversation, Message, plan, system
@@ -41,7 +41,7 @@ COURTESY = 0.043  # share of those with small talk: 3 % of all tokens
 HANDOVER = 0.045  # share of those with agents that hand over: 2 % of all tokens
 SERVED = 0.038  # share of tools that serve what is else asked in vain (training/unserved.py)
 ASTRAY = 0.055  # share of requests beside a desk's tools that have nothing to do with them
-HINTED = 0.043  # share of those that ask for everyday tools by hints: 2 % of all tokens
+HINTED = 0.065  # share of those that ask for everyday tools by hints: 3 % of all tokens
 TWINS = 0.4  # share of single calls that another follows which differs in one thing
 
 
@@ -434,7 +434,7 @@ class Writer:
         strangers = [hint for hint in hints.HINTS if hint.group not in groups]
         made: list[Conversation] = []
         while len(made) < min(most, 5 + 2 * len(drawn)):
-            kind = rng.choices(("one", "two", "none", "talk"), (68, 8, 16, 8))[0]
+            kind = rng.choices(("one", "more", "none", "talk"), (62, 14, 16, 8))[0]
             if kind == "talk":
                 made.append(self._courtesy(rng, [], specs))
                 continue
@@ -445,13 +445,25 @@ class Writer:
                     continue
                 turn = Message("assistant", pick(rng, DECLINES, self.split))
             else:
-                count = 2 if kind == "two" and len(drawn) > 1 else 1
-                tasks = [h.task(rng, self.kinds) for h in rng.sample(drawn, count)]
-                asked = " ".join(stopped(t.request) if count > 1 else t.request for t in tasks)
+                count = min(len(drawn), rng.choice([2, 2, 2, 3])) if kind == "more" else 1
+                tasks = [h.task(rng, self.kinds, count == 1) for h in rng.sample(drawn, count)]
+                asked = self._at_once(rng, tasks) if count > 1 else tasks[0].request
                 turn = Message("assistant", "", tuple(call for t in tasks for call in t.calls))
             messages = [*system(rng, self.pools), Message("user", asked), turn]
             made.append(Conversation("call" if turn.calls else "decline", specs, messages))
         return made
+
+    def _at_once(self, rng: random.Random, tasks: list[Task]) -> str:
+        """Hints in one breath, or as sentences of their own."""
+        parts = [t.request for t in tasks]
+        if rng.random() < 0.3:
+            return " ".join(map(stopped, parts))
+        values = [[s.text for spoken in t.spoken for s in spoken.values()] for t in tasks]
+        if rng.random() < 0.5:
+            return one_after_another(rng, parts, values, self.split)
+        link = rng.choice([" and ", ", and ", ", then ", " and then ", ", and also "])
+        rest = [uncapital(p, v) for p, v in zip(parts[1:], values[1:], strict=True)]
+        return link.join([*(p.rstrip(".!?") for p in [parts[0], *rest[:-1]]), rest[-1]])
 
     # ── no call ──
 

@@ -1,9 +1,13 @@
 """Everyday tools that people ask for without naming what is to be done: wordings and the calls they mean.
 
 A block of hints.txt: group | names | descriptions; a line for each parameter, in the notation of
-training/domains; wordings, each with the values that it tells in other words:
+training/domains; a line with = for each value that is no parameter's but told in a wording; wordings,
+each with what it tells in other words, and for several calls with what it tells for each:
 
     > It's too dark in the {room}. | on=true
+    = a town
+    = b town
+    > Is {a} or {b} the warmer place? | city={a} & city={b}
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from training import errands
 from training.kinds import Kinds
 from training.naming import capital, pick, slots_of, styled, tool_name
 from training.natural import param_name
@@ -26,14 +31,15 @@ from training.values import sort
 
 @dataclass(frozen=True)
 class Hint:
-    """group: what is asked of one tool of a group may be near another of it. wordings: the sentence, and the
-    values that it tells in other words."""
+    """group: what is asked of one tool of a group may be near another of it. helpers: values of wordings that
+    are no parameter's. wordings: the sentence, and for each call the values that it tells in other words."""
 
     group: str
     names: tuple[str, ...]
     abouts: tuple[str, ...]
     slots: tuple[Slot, ...]
-    wordings: dict[str, dict[str, Any]]
+    helpers: tuple[Slot, ...]
+    wordings: dict[str, tuple[dict[str, Any], ...]]
 
 
 def _read(path: Path) -> list[Hint]:
@@ -41,15 +47,23 @@ def _read(path: Path) -> list[Hint]:
     for block in path.read_text().strip().split("\n\n"):
         head, *lines = block.split("\n")
         group, names, abouts = head.split(" | ")
-        slots = tuple(slot(line) for line in lines if line[0] != ">")
+        slots = tuple(slot(line) for line in lines if line[0] not in ">=")
+        helpers = tuple(slot(f"{line[2:]} # ") for line in lines if line[0] == "=")
         wordings = {}
         for line in lines:
             if line[0] == ">":
                 text, _, told = line[2:].rpartition(" |")
-                pairs = (pair.split("=") for pair in told.split(",") if pair.strip())
-                wordings[text] = {key.strip(): _value(value.strip()) for key, value in pairs}
-        out.append(Hint(group, tuple(names.split(", ")), tuple(abouts.split(" ~ ")), slots, wordings))
+                wordings[text] = tuple(_told(call) for call in told.split(" & "))
+        out.append(
+            Hint(group, tuple(names.split(", ")), tuple(abouts.split(" ~ ")), slots, helpers, wordings)
+        )
     return out
+
+
+def _told(text: str) -> dict[str, Any]:
+    """'on=true, level=5'"""
+    pairs = (pair.split("=") for pair in text.split(",") if pair.strip())
+    return {key.strip(): _value(value.strip()) for key, value in pairs}
 
 
 def _value(text: str) -> Any:
@@ -87,22 +101,37 @@ class Hinted:
         tool = Tool(name, rng.choice(hint.abouts), tuple(params.values()), ask, hint.group)
         return cls(hint, tool, keys)
 
-    def task(self, rng: random.Random, kinds: Kinds) -> Task:
-        """A request in one of its wordings and the call that it means."""
+    def task(self, rng: random.Random, kinds: Kinds, typed: bool = True) -> Task:
+        """A request in one of its wordings and what it calls. typed: perhaps with a word around it."""
         text = pick(rng, tuple(self.hint.wordings), kinds.split)
-        told = {self.keys[key]: Spoken(value, "") for key, value in self.hint.wordings[text].items()}
         by_name = {p.name: p for p in self.tool.params}
-        said = {key: by_name[self.keys[key]].draw(rng) for key in slots_of(text)}
-        told |= {self.keys[key]: value for key, value in said.items()}
+        draws = {s.key: _sort(kinds, rng, s)[1] for s in self.hint.helpers}
+        draws |= {key: by_name[name].draw for key, name in self.keys.items()}
+        said: dict[str, Spoken] = {}
+        while len({s.value for s in said.values()}) < len(said) or not said.keys() >= set(slots_of(text)):
+            said = {key: draws[key](rng) for key in slots_of(text)}
+        sets = []
+        for values in self.hint.wordings[text]:
+            told = {self.keys[key]: said[key] for key in said if key in self.keys}
+            told |= {self.keys[key]: Spoken(_filled(value, said), "") for key, value in values.items()}
+            sets.append({p.name: told[p.name] for p in self.tool.params if p.name in told})
         request = capital(text.format(**{key: s.text for key, s in said.items()}))
-        ordered = {p.name: told[p.name] for p in self.tool.params if p.name in told}
-        return Task.of(_typed(rng, request), self.tool, [ordered])
+        return Task.of(_typed(rng, request) if typed else request, self.tool, sets)
+
+
+def _filled(value: Any, said: dict[str, Spoken]) -> Any:
+    """A value told in other words: '{a} + {b}' holds what was said, '{a}' is it."""
+    if not isinstance(value, str):
+        return value
+    if value[1:-1] in said and value[0] == "{":
+        return said[value[1:-1]].value
+    return value.format(**{key: s.value for key, s in said.items()})
 
 
 def _sort(kinds: Kinds, rng: random.Random, one: Slot) -> tuple[dict[str, Any], Draw]:
     """An enumeration keeps its options as they stand: wordings name them."""
     if one.kind != "enum":
-        made = sort(kinds, rng, one.kind, one.args, one.about)
+        made = errands.sort(kinds, one.kind) or sort(kinds, rng, one.kind, one.args, one.about)
         return made.schema, made.draw
     options = one.args.split("|")
     return {"type": "string", "enum": options}, verbatim(lambda r: r.choice(options))

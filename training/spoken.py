@@ -112,10 +112,33 @@ def clock(rng: random.Random) -> Spoken:
     value = f"{h:02}:{m:02}"
     twelve = f"{(h + 11) % 12 + 1}{'' if m == 0 else f':{m:02}'} {'am' if h < 12 else 'pm'}"
     forms = [value, value, twelve, twelve]
-    if rng.random() < 0.3:
+    if rng.random() < 0.4:
         tight = twelve.replace(" ", "")
-        forms = [tight, tight.upper(), twelve.upper(), f"{h}h{m:02}", f"{twelve[:-3]} in the {_part(h)}"]
+        bare = f"{h}:{m:02}"  # of 24 hours
+        forms = [
+            tight,
+            tight.upper(),
+            twelve.upper(),
+            f"{h}h{m:02}",
+            f"{twelve[:-3]} in the {_part(h)}",
+            bare,
+            bare,
+        ]
+        if told := _by_the_clock(rng, h, m):
+            forms += [told, told]
     return Spoken(value, rng.choice(forms))
+
+
+def _by_the_clock(rng: random.Random, hour: int, minute: int) -> str:
+    """'half past five in the afternoon', 'noon'; empty where people read digits."""
+    if minute == 0 and hour % 12 == 0:
+        return "noon" if hour else "midnight"
+    if minute not in _PAST:
+        return ""
+    ahead = minute == 45
+    shown = _SMALL[(hour + ahead + 11) % 12 + 1]
+    past = rng.choice(_PAST[minute])
+    return f"{past}{shown} in the {_part(hour)}"
 
 
 def _part(hour: int) -> str:
@@ -123,6 +146,12 @@ def _part(hour: int) -> str:
     return "morning" if hour < 12 else "afternoon" if hour < 18 else "evening"
 
 
+_PAST = {
+    0: ("",),
+    15: ("quarter past ", "a quarter past "),
+    30: ("half past ",),
+    45: ("quarter to ", "a quarter to "),
+}
 _SMALL = "zero one two three four five six seven eight nine ten eleven twelve".split()
 _TEENS = "thirteen fourteen fifteen sixteen seventeen eighteen nineteen".split()
 _TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()

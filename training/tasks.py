@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Sequence
 
 from training.naming import Split, choose, joined, pick, series, uncapital, words
 from training.phrases import (
@@ -83,17 +84,25 @@ def several(rng: random.Random, tools: list[Tool], split: Split) -> Task:
             calls,
             tuple(drawn),
         )
+    values = [[spoken.text for spoken in s.values()] for s in drawn]
+    return Task(one_after_another(rng, parts, values, split), calls, tuple(drawn))
+
+
+def one_after_another(
+    rng: random.Random, parts: Sequence[str], values: Sequence[Sequence[str]], split: Split
+) -> str:
+    """Requests in one text, with words between them. values: those of each, which keep their capitals."""
     text = parts[0]
-    for part, spoken in zip(parts[1:], drawn[1:], strict=True):
+    for part, told in zip(parts[1:], values[1:], strict=True):
         joiner = link(rng, BEFORE_A_REQUEST, JOINERS, split)
         if re.search("[a-z]", joiner) and not joiner.endswith(". "):
-            part = uncapital(part, [s.text for s in spoken.values()])
+            part = uncapital(part, told)
         if joiner[0] != " " or joiner[1:2] == "-":
             text = text.rstrip(".?!") if joiner[0] != "\n" else text
         elif text[-1:] not in ".?!" and len(joiner) > 6:
             text += ";"
         text += joiner + part
-    return Task(text, calls, tuple(drawn))
+    return text
 
 
 def parallel(rng: random.Random, tool: Tool, split: Split) -> Task | None:

@@ -20,10 +20,17 @@ def test_each_wording_gives_every_required_value_once() -> None:
     assert len({hint.names[0] for hint in HINTS}) == len(HINTS) > 40
     for hint in HINTS:
         assert len(hint.wordings) > 4
-        for text, told in hint.wordings.items():
-            given = [*slots_of(text), *told]
-            assert len(given) == len(set(given))
-            assert {s.key for s in hint.slots if s.required} <= set(given) <= {s.key for s in hint.slots}
+        keys, helpers = {s.key for s in hint.slots}, {s.key for s in hint.helpers}
+        assert not keys & helpers
+        for text, calls in hint.wordings.items():
+            said = slots_of(text)
+            assert len(said) == len(set(said))
+            used = {key for told in calls for value in told.values() for key in slots_of(str(value))}
+            assert used == set(said) & helpers and all(told != calls[0] for told in calls[1:])
+            for told in calls:
+                given = [*(key for key in said if key in keys), *told]
+                assert len(given) == len(set(given))
+                assert {s.key for s in hint.slots if s.required} <= set(given) <= keys
 
 
 @pytest.mark.parametrize("split", SPLITS)
@@ -35,9 +42,13 @@ def test_a_hint_is_a_call_that_its_tool_takes(data_folder: Path, split: Split, d
             names = [made.tool.name, *made.keys.values()]
             assert {held_out(n) for n in names} == {split == "test"}
             task = made.task(draws, writer.kinds)
-            ((name, arguments),) = task.calls
-            assert name == made.tool.name and "{" not in task.request
-            jsonschema.validate(arguments, made.tool.schema())
+            assert {name for name, _ in task.calls} == {made.tool.name}
+            arguments = [arguments for _, arguments in task.calls]
+            told = [str(v) for given in arguments for v in given.values()]
+            assert not any("{" in text for text in [task.request, *told])
+            assert all(given != arguments[0] for given in arguments[1:])
+            for given in arguments:
+                jsonschema.validate(given, made.tool.schema())
             held = kept(tuple(hint.wordings)).split("{")[0].strip(" .?!").lower()
             assert split == "train" or held in task.request.lower()
 
