@@ -86,7 +86,9 @@ def _last_turn(messages: Sequence[Message]) -> int:
 
 def _without(messages: list[Message], calls: tuple[str, ...]) -> list[Message]:
     """These without calls of the last turn, by their ids, and their results; without the turn where it has no
-    others."""
+    others. Without calls to leave out, all of these: the last turn may be an answer, or there may be none."""
+    if not calls:
+        return list(messages)
     at = _last_turn(messages)
     turn, kept = messages[at], messages[:at]
     assert isinstance(turn, AssistantMessage)
