@@ -9,6 +9,8 @@ from __future__ import annotations
 import functools
 import inspect
 import json
+import math
+import re
 import sys
 import types
 import typing
@@ -163,21 +165,14 @@ def of_json_schema(
 ) -> Signature:
     """The signature of a tool that a JSON Schema describes; context: it takes the RunContext first.
 
-    A schema that names no draft and is none of 2020-12 is read as one of draft-07, else of draft-04. Raises
-    SchemaError for what is no schema.
+    A schema that names no draft, and is one of 2020-12 but for tuples or open bounds as draft-07 or draft-04
+    have them, is read as one of these. Raises SchemaError for what is no schema.
     """
     import jsonschema
     from referencing import Registry
 
-    drafts: list[Any] = [
-        jsonschema.Draft202012Validator,
-        jsonschema.Draft7Validator,
-        jsonschema.Draft4Validator,
-    ]
-    if "$schema" in parameters:
-        drafts = [jsonschema.validators.validator_for(parameters, default=drafts[0])]
     problem: jsonschema.SchemaError | None = None
-    for kind in drafts:
+    for kind in _drafts(parameters):
         try:
             kind.check_schema(dict(parameters))
             break
@@ -191,7 +186,7 @@ def of_json_schema(
             tool=tool,
             path=path,
         ) from problem
-    if kind is not drafts[0]:
+    if problem is not None:
         parameters = {"$schema": kind.META_SCHEMA["$schema"], **parameters}
     validator = _as_the_grammar(kind)(parameters, registry=Registry())  # an empty one: nothing is fetched
 
@@ -208,16 +203,40 @@ def of_json_schema(
     return Signature(description, parameters, _FIRST, ((_FIRST, None),), adapter, None)
 
 
+def _drafts(parameters: Mapping[str, JSONValue]) -> Iterator[Any]:
+    """The drafts that a schema may be of: the one it names, or 2020-12 and, where older ones have other words
+    for all that is wrong there, those. They know fewer keywords: what is wrong in a newer one would pass."""
+    from jsonschema import Draft4Validator, Draft7Validator, validators
+    from jsonschema import Draft202012Validator as Newest
+
+    if "$schema" in parameters:
+        yield validators.validator_for(parameters, default=Newest)
+        return
+    yield Newest
+    newest = Newest(Newest.META_SCHEMA, format_checker=Newest.FORMAT_CHECKER)
+    paths = [error.absolute_path for error in newest.iter_errors(parameters)]
+    if all(path and path[-1] in ("items", "exclusiveMinimum", "exclusiveMaximum") for path in paths):
+        yield Draft7Validator
+        yield Draft4Validator
+
+
 @functools.cache
 def _as_the_grammar(kind: Any) -> Any:
-    """A validator class that reads OpenAPI's nullable, and multiples in decimals: to doubles 120.32 is none
-    of 0.01."""
-    from jsonschema import validators
+    """A validator class that reads as the grammar does: OpenAPI's nullable; multiples in decimals, for to
+    doubles 120.32 is none of 0.01; keywords of draft-07 in draft-04 too; patterns as ECMA-262 has them, where
+    Python's reading finds nothing."""
+    from jsonschema import Draft4Validator, Draft7Validator, validators
     from jsonschema.exceptions import ValidationError as Unfit
 
     def multiple(validator: Any, of: Any, value: Any, schema: Any) -> Iterator[Any]:
-        if validator.is_type(value, "number") and Fraction(str(value)) % Fraction(str(of)):
+        if not validator.is_type(value, "number"):
+            return
+        if value in (math.inf, -math.inf) or Fraction(str(value)) % Fraction(str(of)):
             yield Unfit(f"{value!r} is not a multiple of {of}")
+
+    def pattern(validator: Any, said: Any, value: Any, schema: Any) -> Iterator[Any]:
+        if validator.is_type(value, "string") and not (re.search(said, value) or _by_ecma(said, value)):
+            yield Unfit(f"{value!r} does not match {said!r}")
 
     def allowing_null(check: Any) -> Any:
         def checked(validator: Any, said: Any, value: Any, schema: Any) -> Any:
@@ -226,9 +245,23 @@ def _as_the_grammar(kind: Any) -> Any:
 
         return checked
 
-    checks = {**kind.VALIDATORS, "multipleOf": multiple}
+    newer = ("const", "contains", "if", "propertyNames") if kind is Draft4Validator else ()
+    known = {keyword: Draft7Validator.VALIDATORS[keyword] for keyword in newer}
+    checks = {**known, **kind.VALIDATORS, "multipleOf": multiple, "pattern": pattern}
     extend: Any = validators.extend
     return extend(kind, {keyword: allowing_null(check) for keyword, check in checks.items()})
+
+
+def _by_ecma(pattern: str, text: str) -> bool:
+    r"""Whether a pattern occurs in a text as the grammar reads it: to Python \W is no "é", \s no U+FEFF, and
+    "foo$" fits "foo\n". False for a pattern that no grammar holds."""
+    from kogagent.engine.grammar.regex import PatternError, compile_pattern
+
+    try:
+        dfa = compile_pattern(pattern)
+    except PatternError:
+        return False
+    return dfa is not None and dfa.matches(text)
 
 
 def _extra(schema: Mapping[str, JSONValue]) -> typing.Literal["forbid"] | None:

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 from test_tools_under_grammar import BYTES, written
 
 from kogagent.engine.grammar import compile_schema
-from kogagent.errors import ModelError
+from kogagent.errors import ModelError, SchemaError
 from kogagent.tools.schema import of_json_schema
 
 TEXT = {"type": "string"}
@@ -138,6 +139,12 @@ SERVERS: list[tuple[str, dict[str, Any], list[Any], list[Any]]] = [
         [{"a": 0}, {"a": 1, "b": 9}, {"a": 1, "c": -1}],
     ),
     (
+        "an open bound of draft-04 beside a word of draft-07",
+        takes(("a",), a={"type": "integer", "minimum": 0, "exclusiveMinimum": True}, b={"const": "x"}),
+        [{"a": 1, "b": "x"}],
+        [{"a": 1, "b": "y"}, {"a": 0}],
+    ),
+    (
         "words for editors and users",
         {
             **takes(
@@ -159,10 +166,20 @@ SERVERS: list[tuple[str, dict[str, Any], list[Any], list[Any]]] = [
 ]
 
 
+# (pattern, texts that ECMA-262 finds it in and Python does not, texts that neither does)
+PATTERNS: list[tuple[str, list[str], list[str]]] = [
+    (r"^(?=.*\W).{1,9}$", ["é", "aé"], ["a", ""]),
+    (r"^(?!.*\w)", ["é"], ["a", "éa"]),
+    (r"^\D$", ["٣"], ["3"]),
+    (r"^\s$", ["\ufeff"], ["a"]),
+    (r"^(?!foo$)", ["foo\n"], ["foo"]),
+]
+
+
 def accepts(schema: Mapping[str, Any], value: Any) -> bool:
     matcher = compile_schema(schema, BYTES).start()
     try:
-        for token in (*json.dumps(value).encode(), 256):
+        for token in (*json.dumps(value, ensure_ascii=False).encode(), 256):
             matcher.advance(token)
     except ModelError:
         return False
@@ -184,3 +201,51 @@ def test_a_server_s_schema_is_held_and_what_it_holds_is_read(
     choose = random.Random(int(rng.integers(2**32)))
     for _ in range(12):
         signature.read(written(schema, choose))
+
+
+@pytest.mark.parametrize(("pattern", "good", "bad"), PATTERNS, ids=[one[0] for one in PATTERNS])
+def test_a_text_that_fits_a_pattern_in_the_grammar_is_read(
+    pattern: str, good: list[str], bad: list[str]
+) -> None:
+    schema = takes(a={"type": "string", "pattern": pattern})
+    signature = of_json_schema(schema, tool="t", description="", place="here")
+    for value in good:
+        assert accepts(schema, {"a": value}) and signature.read(json.dumps({"a": value})) == {"a": value}
+    for value in bad:
+        assert not accepts(schema, {"a": value})
+        with pytest.raises(ValidationError, match="does not match"):
+            signature.read(json.dumps({"a": value}))
+
+
+def test_a_word_that_another_model_does_not_keep_to_is_read_beside_older_ones() -> None:
+    schema = takes(("b",), a={"type": "integer", "minimum": 0, "exclusiveMinimum": True}, b={"const": "x"})
+    with pytest.raises(ValidationError, match="'x' was expected"):
+        of_json_schema(schema, tool="t", description="", place="here").read('{"b": "y"}')
+
+
+@pytest.mark.parametrize(
+    ("path", "wrong"),
+    [
+        ("if", {"if": 3}),
+        ("contains", {"contains": 5}),
+        ("propertyNames", {"propertyNames": 7}),
+        ("minContains", {"minContains": -1}),
+        ("patternProperties", {"patternProperties": {"[": {}}}),
+        ("prefixItems", {"items": [TEXT], "prefixItems": 3}),
+        ("items", {"items": [{"type": "strin"}]}),
+    ],
+)
+def test_what_is_wrong_in_a_word_that_older_drafts_do_not_know_is_refused(
+    path: str, wrong: dict[str, Any]
+) -> None:
+    with pytest.raises(SchemaError, match=f"invalid schema at /properties/a/{path}: "):
+        of_json_schema(takes(("a",), a=wrong), tool="t", description="", place="here")
+
+
+@pytest.mark.parametrize("endless", ["1e999", "-1e999"])
+def test_a_number_beyond_all_doubles_is_told_to_be_no_multiple(endless: str) -> None:
+    signature = of_json_schema(
+        takes(a={"type": "number", "multipleOf": 0.1}), tool="t", description="", place="here"
+    )
+    with pytest.raises(ValidationError, match=r"inf is not a multiple of 0\.1"):
+        signature.read(f'{{"a": {endless}}}')
