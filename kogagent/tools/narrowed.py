@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
+from typing import Any
 
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
@@ -37,6 +38,12 @@ class Narrowed(GenerateJsonSchema):
         elif (looks := _as_text(keys)) != _TEXT:
             made["propertyNames"] = looks
         return made
+
+    def ordered_dict_schema(self, schema: Any) -> JsonSchemaValue:  # dictionaries to pydantic before 2.14
+        return self.dict_schema(schema)
+
+    def counter_schema(self, schema: Any) -> JsonSchemaValue:
+        return self.dict_schema(schema)
 
     def is_subclass_schema(self, schema: core_schema.IsSubclassSchema) -> JsonSchemaValue:
         return self.handle_invalid_for_json_schema(schema, "a class")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import datetime as dt
 import decimal
@@ -291,6 +292,22 @@ KINDS: list[tuple[Any, Any, str, Any]] = [
         },
         '{"0.5": null}',
         {0.5: None},
+    ),
+    *(
+        (
+            annotation,
+            {
+                "type": "object",
+                "additionalProperties": {"type": "integer"},
+                "propertyNames": {"type": "string", "pattern": "^(?:0|-?[1-9][0-9]{0,17})$"},
+            },
+            '{"-12": 3}',
+            kind({-12: 3}),
+        )
+        for annotation, kind in (
+            (collections.OrderedDict[int, int], collections.OrderedDict),
+            (collections.Counter[int], collections.Counter),
+        )
     ),
     (
         dict[bool, int],
