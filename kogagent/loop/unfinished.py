@@ -40,14 +40,19 @@ def ran_on_in(text: str) -> str:
             stack.append(_Open('"', token.start()))
         elif kind == '"' and keyed and stack:
             stack[-1].key = word[1:-1]
-        elif _NUMBER.fullmatch(word) and token.end() == len(text):
-            stack.append(_Open("0", token.start()))
+        elif _NUMBER.fullmatch(word):
+            if token.end() == len(text):
+                stack.append(_Open("0", token.start()))
+        elif kind not in '":' and word not in ("true", "false", "null") and token.end() < len(text):
+            return ""
         keyed = kind in "{,"
     half = len(text) / 2
     at = max((n for n, one in enumerate(stack) if len(text) - one.start >= half), default=-1)
     if at < 0:
         return ""
-    path = "".join(f"[{one.entries - 1}]" if one.kind == "[" else f".{one.key}" for one in stack[:at])
+    # An entry whose key is still being written has none.
+    around = [one for one in stack[:at] if one.kind == "[" or one.key]
+    path = "".join(f"[{one.entries - 1}]" if one.kind == "[" else f".{one.key}" for one in around)
     place = f" at {path.removeprefix('.')!r}" if path else ""
     size = len(text) - stack[at].start
     match stack[at].kind:

@@ -63,6 +63,8 @@ def test_a_cut_answer_says_what_it_ran_on_in(rng: np.random.Generator) -> None:
         json.dumps({str(n): n for n in range(many)})[:-1]: f"an object, at entry {many}",
         json.dumps({"n": 10**many})[:-1]: f"a number at 'n', {many + 1} characters long",
         '{"a": ' + "[" * many: "a list at 'a",
+        json.dumps({long: 1})[:-5]: "a text, ",
+        json.dumps({"a": {long: 1}})[:-6]: "a text at 'a', ",
     }
     for text, wanted in cases.items():
         assert ran_on_in(text).startswith(wanted), (text, ran_on_in(text))
@@ -80,7 +82,9 @@ def test_any_text_cut_anywhere_is_told_as_something(rng: np.random.Generator) ->
         kind = ran_on_in(text).split(" ")[:2]
         assert kind in ([""], ["a", "text"], ["a", "text,"], ["a", "list"], ["a", "list,"], ["a", "number"],
                         ["a", "number,"], ["an", "object"], ["an", "object,"])  # fmt: skip
-    assert ran_on_in(whole) == ran_on_in("I cannot say, alas: 12") == ""
+    prose = "The file 'a' has a \" in it, and so" + " on" * int(rng.integers(1, 99))
+    for text in (whole, "I cannot say, alas: 12", prose, f'{{"a": {prose}'):
+        assert ran_on_in(text) == "", text
 
 
 def test_asking_again_is_pointless_when_the_context_is_full() -> None:
