@@ -71,7 +71,7 @@ def run(
         drawn = SamplingParams(**sampling)
         found = collect(loading.load_tools(tools))
         waiting = next((one.name for one in found if one.needs_approval), None)
-        if waiting is not None and not sys.stdin.isatty():
+        if waiting is not None and not (sys.stdin and sys.stdin.isatty()):  # None: it was closed
             raise InputError(
                 f"tool {waiting!r} needs approval, and standard input is no terminal. "
                 "Start the run at one to be asked."

@@ -105,8 +105,8 @@ def report(error: KogagentError) -> None:
 
 
 def ask(question: str) -> None:
-    """A question on the error stream; what is typed stands behind it."""
-    print(_one_line(question), end=" ", file=sys.stderr, flush=True)  # noqa: T201
+    """A question on the error stream, space for space; what is typed stands behind it."""
+    print(" ".join(_clean(question).splitlines()), end=" ", file=sys.stderr, flush=True)  # noqa: T201
 
 
 class TextView:

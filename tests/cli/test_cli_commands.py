@@ -211,7 +211,7 @@ def test_run_asks_at_a_terminal_about_each_call_that_needs_approval(
     import pty
 
     _write_deleter(monkeypatch, tmp_path)
-    paths = [f"/{number}" for number in range(4)]
+    paths = ["/0", "/1", "/2  x", "/3"]  # what runs is what is shown, space for space
     _load(monkeypatch, [call("delete", path=path) for path in paths], "Done.")
     ours, theirs = pty.openpty()
     os.write(ours, b"y\nn\n\nYes\n")
@@ -229,13 +229,19 @@ def test_run_asks_at_a_terminal_about_each_call_that_needs_approval(
 
 
 def test_run_refuses_a_tool_that_needs_approval_where_nobody_can_be_asked(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     _write_deleter(monkeypatch, tmp_path)
     engine = _load(monkeypatch, call("delete", path="/a"), "Done.")
+    words = "'delete' needs approval, and standard input is no terminal"
     result = _run("run", "some-model", "Clean up.", "--tools", "deleting:delete", stdin="y\n")
-    assert result.exit_code == 2 and not engine.played.requests
-    assert "'delete' needs approval, and standard input is no terminal" in result.stderr
+    assert result.exit_code == 2 and words in result.stderr
+    monkeypatch.setattr(sys, "stdin", None)
+    code = commands.run(
+        "some-model", "Clean up.", ["deleting:delete"], "", plan_tokens=0, max_turns=4, sampling={},
+        max_tokens=64, device="auto", dtype="auto", json=False, keep_prompts=False,
+    )  # fmt: skip
+    assert code == 2 and words in capfd.readouterr().err and not engine.played.requests
 
 
 def _write_deleter(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
