@@ -175,6 +175,7 @@ def _approver(view: View) -> Approve[None]:
 
     async def approve(call: ToolCall, context: RunContext[None]) -> bool:
         async with turn:
+            _forget_typed()
             view.ask(f"may {call.name} {call.arguments} run? [y/N]")
             return (await _typed()).lower() in ("y", "yes")
 
@@ -193,6 +194,19 @@ async def _typed() -> str:
     finally:
         loop.remove_reader(sys.stdin)
     return _line()  # a terminal hands over whole lines, one at a time
+
+
+def _forget_typed() -> None:
+    """Drop lines that were typed before a question: they answer none."""
+    if sys.platform == "win32":
+        import msvcrt
+
+        while msvcrt.kbhit():
+            msvcrt.getwch()
+    else:
+        import termios
+
+        termios.tcflush(sys.stdin, termios.TCIFLUSH)
 
 
 def _line() -> str:

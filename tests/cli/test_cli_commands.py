@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import re
+import select
 import signal
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from typing import IO, Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from kogagent.cli import commands, loading
+from kogagent.cli import commands, live, loading
 from kogagent.cli.app import app
 from kogagent.errors import ConfigError, ContextError, DeviceError, InputError, ModelError
 from kogagent.loop.protocols import Model
@@ -214,7 +215,15 @@ def test_run_asks_at_a_terminal_about_each_call_that_needs_approval(
     paths = ["/0", "/1", "/2  x", "/3"]  # what runs is what is shown, space for space
     _load(monkeypatch, [call("delete", path=path) for path in paths], "Done.")
     ours, theirs = pty.openpty()
-    os.write(ours, b"y\nn\n\nYes\n")
+    os.write(ours, b"y\ny\n")  # before anything is asked: it approves nothing
+    select.select([theirs], [], [])
+    ask, answers = live.ask, iter([b"y\ny\n", b"n\n", b"\n", b"Yes\n"])
+
+    def answered(question: str) -> None:
+        ask(question)
+        os.write(ours, next(answers))
+
+    monkeypatch.setattr(live, "ask", answered)
     with open(theirs, encoding="utf-8") as terminal:
         monkeypatch.setattr(sys, "stdin", terminal)
         code = commands.run(
