@@ -143,8 +143,8 @@ def test_a_hand_over_hides_calls_of_the_last_turn_until_it_is_rewound() -> None:
     for messages in ((), told):
         with pytest.raises(InputError, match=r"hides calls \('x',\); the last turn has"):
             Transcript([*messages, HandOverMessage("other", ("x",))])
-    for messages in ((), (UserMessage("a"),), (UserMessage("a"), AssistantMessage("answer"))):
-        assert Transcript([*messages, HandOverMessage("other", ())]).view == list(messages)
+    for said in ((), (UserMessage("a"),), (UserMessage("a"), AssistantMessage("answer"))):
+        assert Transcript([*said, HandOverMessage("other", ())]).view == list(said)
 
 
 def test_a_history_cut_anywhere_is_repaired() -> None:
