@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from training.kinds import Kinds
-from training.naming import named, rename, styled, tool_name, words
+from training.naming import named, rename, styled, tool_name, widened, words
 from training.spoken import Draw, Param, Spoken, date, integer, listed, number, verbatim
 from training.telling import Telling
 from training.tools import Tool, ordered
@@ -19,7 +19,7 @@ BY_NAME = "with {n} {v}|with the {n} {v}|{n}: {v}|using {v} as {n}|where {n} is 
 BY_NOUN = "with the {n} {v}|with {v} as the {n}|where the {n} is {v}|{n}: {v}|the {n} being {v}"
 # only in training
 MORE_BY_NAME = (
-    "|with {n}: {v}|with {n} = {v}|with {n} set to {v}|with {n} being {v}|with {v} as {n}|with {v} for {n}|with {v} as the {n}|with the {n} set to {v}|with the {n} being {v}"
+    "with {n}: {v}|with {n} = {v}|with {n} set to {v}|with {n} being {v}|with {v} as {n}|with {v} for {n}|with {v} as the {n}|with the {n} set to {v}|with the {n} being {v}"
     "|using {v} for {n}|using {v} as the {n}|using {n} {v}|using {n} = {v}|using the {n} {v}|where {n} = {v}|where {n} equals {v}|where the {n} is {v}|where {v} is the {n}|when {n} is {v}"
     "|given {n} {v}|given {n} = {v}|given the {n} {v}|given {v} as {n}|{n} {v}|{n}={v}|{n} is {v}|{n} set to {v}|{n} being {v}|{n} equal to {v}|the {n} is {v}|the {n}: {v}|the {n} {v}|the {n} being {v}"
     "|setting {n} to {v}|set the {n} to {v}|and set {n} to {v}|and {n} = {v}|and {n}: {v}|and {n} set to {v}|and {v} as {n}|and the {n} {v}|passing {v} as {n}|passing {n} {v}|taking {v} as {n}|taking {v} for {n}"
@@ -27,7 +27,7 @@ MORE_BY_NAME = (
     "|of the {n} {v}|whose {n} is {v}|that has {n} {v}|its {n} being {v}|{n} should be {v}|{n} must be {v}|the {n} should be {v}"
 )
 MORE_BY_NOUN = (
-    "|with {v} for the {n}|with the {n}: {v}|with the {n} set to {v}|with the {n} being {v}|with a {n} of {v}|with {n} {v}|with {n}: {v}|with {n} = {v}|where {v} is the {n}|where the {n} equals {v}|when the {n} is {v}"
+    "with {v} for the {n}|with the {n}: {v}|with the {n} set to {v}|with the {n} being {v}|with a {n} of {v}|with {n} {v}|with {n}: {v}|with {n} = {v}|where {v} is the {n}|where the {n} equals {v}|when the {n} is {v}"
     "|if the {n} is {v}|using {v} as the {n}|using {v} for the {n}|using the {n} {v}|given the {n} {v}|given {v} as the {n}|given that the {n} is {v}|taking {v} as the {n}|taking {v} for the {n}|passing {v} as the {n}"
     "|having {v} as the {n}|setting the {n} to {v}|set the {n} to {v}|and the {n} {v}|and the {n} is {v}|and {v} as the {n}|and {v} for the {n}|the {n} is {v}|the {n}: {v}|the {n} {v}|the {n} set to {v}|the {n} should be {v}"
     "|the {n} must be {v}|{n} {v}|{n} = {v}|{n} being {v}|{v} as the {n}|{v} being the {n}|{v} for the {n}|use {v} as the {n}|use {v} for the {n}|let the {n} be {v}|put {v} for the {n}|for the {n} {v}|of the {n} {v}|its {n} being {v}"
@@ -75,7 +75,8 @@ def _param(rng: random.Random, kinds: Kinds, raw: dict[str, Any], style: str) ->
     noun = _noun_phrase(about)
     by_noun = noun and rng.random() < 0.6
     told, more = (BY_NOUN, MORE_BY_NOUN) if by_noun else (BY_NAME, MORE_BY_NAME)
-    phrases = tuple(named(told + more if kinds.split == "train" else told, noun if by_noun else said))
+    called = noun if by_noun else said
+    phrases = tuple(widened(named(told, called), named(more, called), kinds.split))
     item, draw = _values(rng, kinds, raw, f"{said} {about.lower()}")
     if kind != "array":
         return Param(name, item, draw, phrases, required, about)

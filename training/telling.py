@@ -76,7 +76,7 @@ class Telling:
             ends = {"a": spoken[both.first], "b": spoken[both.second]}
             if any(map(is_list, ends.values())):
                 continue
-            phrase = pick(rng, both.phrases, self.split)
+            phrase = pick(rng, both.phrases, self.split).removeprefix(", ")
             if phrase[0] == "{" and len(spoken) > 2:  # nothing but values would run into those before
                 phrase = f"for {phrase}"
             parts.append(re.sub(r"\{([ab])\}", lambda m: ends[m.group(1)].text, phrase))  # noqa: B023
