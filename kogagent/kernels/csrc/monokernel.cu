@@ -489,7 +489,6 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
                         if (p.logits_out && row < p.head_rows) ((float*)p.logits_out)[(p.head_grid ? 0 : me.lane * p.head_rows) + row] = y;
                     }
                 } else if (cut_alike(K, 1) || cut_alike(K, 3)) {  // o: land it on the stream, publish that
-                    const u64* slot = (const u64*)p.obuf + (size_t)((pass & 1) * modules + module) * p.lanes * W * p.dim;
                     // Over several devices half of the threads put o out while the others land it: this block's next phase waits
                     // for its slowest warp. On one, the two words of a sum that go out would only stand in the way of the stream's.
                     constexpr int LANDERS = SEVERAL ? THREADS / 2 : THREADS;
@@ -521,17 +520,7 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
                         }
                         if (Model::lanes > 1 && step.others != 0.0f) {
                             float y0 = 0, y1 = 0;
-                            if constexpr (SEVERAL || LINK) {
-                                sum_others<W>(y0, y1, (int)(pass & 1) * modules + module, me.lane, w, row, tag);
-                            } else {
-#pragma unroll 1
-                                for (int j = 0; j < p.lanes; j++) {
-                                    if (j == me.lane) continue;
-                                    const u64* from = slot + ((size_t)j * W + w) * p.dim + row;
-                                    y0 += __uint_as_float(poll_word(from, tag));
-                                    y1 += __uint_as_float(poll_word(from + 1, tag));
-                                }
-                            }
+                            sum_others<W>(y0, y1, (int)(pass & 1) * modules + module, me.lane, w, row, tag);
                             x0 += step.others * y0;
                             x1 += step.others * y1;
                         }
