@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from training.kinds import Kinds
-from training.naming import joined, pick, plural, rename, styled, tool_name, uncapital
+from training.naming import Split, joined, pick, plural, rename, styled, tool_name, uncapital, widened
 from training.spoken import Param, Spoken, integer, is_list, number, number_list
 from training.tools import Tool, ordered
 
@@ -39,21 +40,8 @@ iterations|Number of iterations|iterations|1|5000|1; learning rate|Step size of 
 """
 QUANTITIES = [tuple(q.strip().split("|")) for line in RAW.strip().split("\n") for q in line.split(";")]
 LISTS = [
-    "numbers",
-    "values",
-    "data",
-    "scores",
-    "measurements",
-    "prices",
-    "temperatures",
-    "grades",
-    "samples",
-    "weights",
-    "distances",
-    "points",
-    "dataset",
-    "observations",
-]
+    "numbers", "values", "data", "scores", "measurements", "prices", "temperatures", "grades", "samples", "weights", "distances", "points", "dataset", "observations", "heights", "ages", "lengths", "costs", "rates", "readings", "times", "marks", "frequencies", "amounts", "sales", "inputs", "x values", "y values", "features", "labels", "returns", "durations", "errors", "counts",
+]  # fmt: skip
 VERBS = ["calculate", "compute", "get", "find", "determine", "estimate", "predict", "solve", "evaluate"]
 RESULTS = [
     "kinetic energy",
@@ -113,10 +101,44 @@ ASKS = [
     "Work out the {r}", "How large is the {r}", "Tell me the {r}", "Give me the {r}", "Help me find the {r}", "What's the {r}",
     "Compute the {r}", "I'd like to know the {r}", "Could you work out the {r}", "How much is the {r}", "Please calculate the {r}", "Evaluate the {r}", "Estimate the {r}", "Show me the {r}", "Could you determine the {r}", "We want the {r}", "Get the {r}", "Predict the {r}", "Solve for the {r}",
 ]  # fmt: skip
+# in training also these
+MORE_ASKS = (
+    "What would the {r} be", "What will the {r} be", "What does the {r} come to", "What do you get for the {r}", "What {r} do we get", "What {r} results", "How big is the {r}", "How high is the {r}", "How do you get the {r}",
+    "How great is the {r}", "Can you tell me the {r}", "Can you find the {r}", "Can I have the {r}", "Can you give me the {r}", "Can you figure out the {r}", "Figure out the {r}", "I would like the {r}", "I want to know the {r}",
+    "I have to know the {r}", "I'm looking for the {r}", "I am after the {r}", "Let me know the {r}", "Let me have the {r}", "Please find the {r}", "Please tell me the {r}", "Please give me the {r}", "Please work out the {r}",
+    "Please determine the {r}", "We need the {r}", "We'd like the {r}", "We have to find the {r}", "My task is to find the {r}", "My homework asks for the {r}", "Assess the {r}", "Derive the {r}", "Obtain the {r}", "Return the {r}",
+    "Establish the {r}", "Calculate what the {r} is", "Find out the {r}", "Find out what the {r} is", "Say what the {r} is", "Help me with the {r}", "Help us determine the {r}", "Help me calculate the {r}", "Do the sums for the {r}",
+    "Wanted is the {r}", "The {r} is wanted", "The {r} is needed", "The {r}, please",
+)  # fmt: skip
+SPELT = {
+    "kg": "kilograms|kilos", "m/s": "meters per second|metres per second|m / s", "m/s^2": "m/s²|meters per second squared", "seconds": "s|sec|secs", "meters": "m|metres", "degrees": "°|deg",
+    "newtons": "N", "coulombs": "C", "volts": "V", "amperes": "A|amps", "ohms": "Ω", "watts": "W|watt", "hertz": "Hz", "nanometers": "nm|nanometres", "pascals": "Pa", "liters": "l|L|litres",
+    "kg/m^3": "kg/m³|kilograms per cubic meter", "moles": "mol", "mol/l": "mol/L|moles per liter", "cm": "centimeters|centimetres", "dollars": "USD|bucks", "years": "yrs", "people": "inhabitants",
+    "square kilometers": "km²|sq km|square km", "mm": "millimeters|millimetres", "bpm": "beats per minute|beats a minute", "kcal": "kilocalories", "mg": "milligrams", "km/h": "kilometers per hour|kph|km per hour",
+}  # fmt: skip
+"""Unit -> other ways to write it."""
+MORE_TOLD = (
+    "{v} for the {n}", "the {n} being {v}", "{n} being {v}", "{n} equal to {v}", "{n} set to {v}", "{n} at {v}", "the {n} {v}", "the {n} of {v}", "{n} ({v})", "{v} ({n})", "{v} for {n}", "{v} as {n}", "{v} being the {n}",
+    "the {n}: {v}", "the {n} = {v}", "{n} -> {v}", "{a} {n} equal to {v}", "{a} {n} that is {v}", "the {n} at {v}", "{n} {v}", "{n} of {v}", "{a} {n} of {v}", "the {n} is {v}", "{n}: {v}",
+)  # fmt: skip
+MORE_LISTED = (
+    "the {n} being {v}", "{n} being {v}", "the {n}: {v}", "the {n} = {v}", "{n} of {v}", "the following {n}: {v}", "these {n}: {v}", "{n} ({v})", "{n} set to {v}", "the array {n} {v}",
+    "the {n} are {v}",
+)  # fmt: skip
 
 
-def _phrases(name: str, unit: str) -> tuple[str, ...]:
+def _phrases(name: str, unit: str, split: Split) -> tuple[str, ...]:
     """Ways to say a quantity with its value."""
+    base, article = _phrases_kept(name, unit), "an" if name[0] in "aeiou" else "a"
+    spelt = [] if unit == "-" or name.endswith(unit) else [unit, *SPELT.get(unit, unit).split("|")]
+    values = [f"{{v}}{'' if u == '°' else ' '}{u}" for u in spelt] or ["{v}"]
+    values += [f"{{v}}{u}" for u in spelt if len(u) < 3]
+    more = [form.replace("{v}", v).format(n=name, a=article, v="{v}") for form in MORE_TOLD for v in values]
+    return tuple(widened(base, more, split))
+
+
+def _phrases_kept(name: str, unit: str) -> tuple[str, ...]:
+    """Those of both splits."""
     value = "{v}" if unit == "-" or name.endswith(unit) else f"{{v}} {unit}"
     article = "an" if name[0] in "aeiou" else "a"
     return (
@@ -130,6 +152,13 @@ def _phrases(name: str, unit: str) -> tuple[str, ...]:
     )
 
 
+def _listed(name: str, split: Split) -> tuple[str, ...]:
+    """Ways to say a list of numbers."""
+    told = ("the {n} {v}", "{n} {v}", "{n}: {v}", "{v} as {n}", "{n} = {v}", "the list of {n} {v}")
+    base, more = ([form.format(n=name, v="{v}") for form in forms] for forms in (told, MORE_LISTED))
+    return tuple(widened(base, more, split))
+
+
 SHARES = (
     "{a}, as a decimal.", "{a} (decimal).", "{a} as a fraction.", "{a}, between 0 and 1.", "{a}, e.g. 0.05 for 5%.", "{a}, as a number from 0 to 1.",
 )  # fmt: skip
@@ -137,11 +166,55 @@ TWICE = (
     "{q} of {a} and {b}{u}", "{q} {a}{u} and {b}{u}", "two {q} of {a}{u} and {b}{u}", "{a}{u} and {b}{u} as the {q}", "{q} {a} and {b}",
     "the {q} being {a}{u} and {b}{u}", "{q}: {a} and {b}", "{q} of {a}{u} for the first and {b}{u} for the second",
 )  # fmt: skip
+# in training also these
+MORE_TWICE = (
+    "the {q} {a}{u} and {b}{u}", "the {q} of {a} and {b}{u}", "the two {q} {a}{u} and {b}{u}", "both {q}, {a}{u} and {b}{u}", "{q} = {a}{u} and {b}{u}", "{a}{u} and {b}{u} for the {q}", "{a}{u} and {b}{u} as {q}",
+    "{q} equal to {a}{u} and {b}{u}", "{q} ({a}{u} and {b}{u})", "two {q}, {a}{u} and {b}{u}", "two {q}: {a}{u} and {b}{u}", "{q} of first {a}{u} and then {b}{u}", "{q} of {a}{u} and of {b}{u}",
+    "{q} of {a}{u} on the one hand and {b}{u} on the other", "the {q} set to {a}{u} and {b}{u}",
+)  # fmt: skip
 
 
 def _noun(part: str) -> str:
     """'the mass is 3 kg' behind a 'with'."""
     return re.sub(r"^the (.+?) is ", r"\1 of ", part)
+
+
+def _there(part: str) -> str:
+    """'a mass of 3 kg' behind an 'if'."""
+    return re.sub("^an? ", lambda m: f"there is {m.group()}", part)
+
+
+def _arranged(rng: random.Random, head: str, parts: Sequence[str]) -> str:
+    """What is asked with what is given, in further orders."""
+    asked, given = uncapital(head, ()), joined([_noun(p) for p in parts], rng)
+    form = rng.choice(
+        [
+            "{head}, given {given}",
+            "{head} using {given}",
+            "{head} from {given}",
+            "{head} based on {given}",
+            "{head}, having {given}",
+            "{head} on the basis of {given}",
+            "{head} ({list})",
+            "{head}; {list}",
+            "With {given}, {asked}",
+            "For {given}, {asked}",
+            "From {given}, {asked}",
+            "Using {given}, {asked}",
+            "If {there}, {asked}",
+            "Suppose {there}. {head}",
+            "{head}, where {there}",
+            "{head} when {there}",
+            "{head}, knowing that {there}",
+        ]
+    )
+    return form.format(
+        head=head,
+        asked=asked,
+        given=given,
+        list=", ".join(parts),
+        there=joined([_there(p) for p in parts], rng),
+    )
 
 
 def _share(percent: Spoken) -> Spoken:
@@ -189,7 +262,7 @@ def compute_tool(rng: random.Random, kinds: Kinds, result: str = "", verb: str =
             draw = lambda r, percent=draw: _share(percent(r))  # type: ignore[misc, assignment]  # noqa: E731
         if key not in params:
             params[key] = Param(
-                key, {"type": kind}, draw, _phrases(variant, unit), i < 3 or rng.random() < 0.5, text
+                key, {"type": kind}, draw, _phrases(variant, unit, split), i < 3 or rng.random() < 0.5, text
             )
             said[key] = variant
     twice: list[str] = []
@@ -202,7 +275,7 @@ def compute_tool(rng: random.Random, kinds: Kinds, result: str = "", verb: str =
         for suffix in rng.choice([("1", "2"), ("_a", "_b")]):
             name = styled(rename(rng, f"{said[key]}{suffix}", split), style)
             params[name] = replace(
-                twin, name=name, phrases=_phrases(f"{said[key]} {suffix.strip('_')}", percent)
+                twin, name=name, phrases=_phrases(f"{said[key]} {suffix.strip('_')}", percent, split)
             )
             twice.append(name)
     for _ in range(rng.choice([0, 0, 0, 1, 2])):
@@ -215,14 +288,7 @@ def compute_tool(rng: random.Random, kinds: Kinds, result: str = "", verb: str =
                 key,
                 schema,
                 lambda r, w=whole_list: number_list(r, w),  # type: ignore[misc]
-                (
-                    f"the {name} {{v}}",
-                    f"{name} {{v}}",
-                    f"{name}: {{v}}",
-                    f"{{v}} as {name}",
-                    f"{name} = {{v}}",
-                    f"the list of {name} {{v}}",
-                ),
+                _listed(name, split),
                 True,
                 rng.choice([f"The {name}.", f"List of {name}.", f"The {name} to use.", f"Array of {name}."]),
             )
@@ -240,7 +306,7 @@ def compute_tool(rng: random.Random, kinds: Kinds, result: str = "", verb: str =
     for_what = pools.noun(rng)
 
     def ask(r: random.Random, spoken: dict[str, Spoken]) -> str:
-        head = pick(r, ASKS, split).format(r=result)
+        head = pick(r, widened(ASKS, MORE_ASKS, split), split).format(r=result)
         if r.random() < 0.3:
             head += f" of the {for_what}"
         parts = []
@@ -251,7 +317,7 @@ def compute_tool(rng: random.Random, kinds: Kinds, result: str = "", verb: str =
             and r.random() < 0.8
         ):
             a, b = (apart.pop(n).text for n in twice)
-            both = pick(r, TWICE, split)
+            both = pick(r, widened(TWICE, MORE_TWICE, split), split)
             both += "{u}" if measure == " percent" and "{u}" not in both else ""
             parts.append(both.format(q=of_both, a=a, b=b, u=measure))
         for key, value in apart.items():
@@ -263,13 +329,14 @@ def compute_tool(rng: random.Random, kinds: Kinds, result: str = "", verb: str =
         roll = r.random()
         if not parts:
             text = head
+        elif split == "train" and r.random() < 0.25:
+            text = _arranged(r, head, parts)
         elif roll < 0.45:
             text = f"{head} with {joined([_noun(p) for p in parts], r)}"
         elif roll < 0.6:
             text = f"{head} for {joined([_noun(p) for p in parts], r)}"
         elif roll < 0.75:
-            there = [re.sub("^an? ", lambda m: f"there is {m.group()}", p) for p in parts]
-            text = f"{head} if {joined(there, r)}"
+            text = f"{head} if {joined([_there(p) for p in parts], r)}"
         elif roll < 0.9:
             text = f"Given {joined(parts, r)}, {uncapital(head, ())}"
         else:
