@@ -1,4 +1,4 @@
-# ruff: noqa: E501 -- phrases are data: one list a line reads better than wrapped ones
+# ruff: noqa: E501, SIM905 -- phrases are data: one list a line reads better than wrapped ones
 """Operations of real APIs as tools: parameters are told by their names or by the heads of their descriptions, and
 drawn by what those mention. Knows no other tools."""
 
@@ -143,20 +143,49 @@ def _noun_phrase(about: str) -> str:
     return head.lower() if 1 <= len(head.split()) <= 5 and len(head) < 40 else ""
 
 
+NO_VERBS = frozenset(
+    "this the use you your for a an deprecated required grants task service services amazon origin cloud internal operation operations information if in when while after before we by to similar only used given natural global "
+    "feedback detective paginated description from using called default text method step action advice all hard soft quick on async sync rpc not currently agentic fully application api it its there these those with as at "
+    "each one note details http optional alias aws data does has is are".split()
+)
+"""What a description may begin with that is not what the operation does."""
+DANGLING = frozenset(
+    "the a an and or of for to in is are was be been that which who by with your you from on whose as at it its into their this these if when where than can may must not only any all each whether using such given has have being".split()
+)
+"""Words that no request ends with."""
+FURTHER = re.compile(r"(?:,? (?:and|or|then) |, (?:and |or |then )?)([a-z]+s)\b(?=[ ,])")
+
+
 def _imperative(about: str) -> str:
-    """'Creates a vault.' -> 'create a vault'."""
+    """'Creates a vault.' -> 'create a vault'; empty where the description does not begin with what is done."""
     text = about.rstrip(".")
-    match = re.match(r"([A-Z][a-z]+)\b(.*)", text)
+    match = re.match(
+        r"([A-Z][a-z]+ly (?:(?:and|or) [a-z]+ly )?(?=[a-z]))?([A-Za-z][a-z]+)\b(?![/-])(.*)", text
+    )
     if not match:
         return ""
-    verb, rest = match.group(1).lower(), match.group(2)
-    if verb in ("this", "the", "use", "you", "for", "a", "an", "deprecated", "required", "grants"):
+    how, verb, rest = (match[1] or "").lower(), match[2].lower(), match[3]
+    if verb in NO_VERBS or verb.endswith(("ing", "ed", "ly")):
         return ""
+    if verb != _plain(verb):
+        while further := FURTHER.match(rest):  # 'creates and starts'
+            start, end = further.span(1)
+            how, verb, rest = f"{how}{_plain(verb)}{rest[:start]}", further[1], rest[end:]
+    said = how + _plain(verb) + rest
+    if len(said) > 90:
+        said = said[:90].rpartition(" ")[0]
+    if said.count("(") > said.count(")"):
+        said = said[: said.rindex("(")].rstrip()
+    kept = said.split(" ")
+    while len(kept) > 2 and kept[-1].lower().strip(",;:(") in DANGLING:
+        kept.pop()
+    return " ".join(kept).rstrip(" ,;:")
+
+
+def _plain(verb: str) -> str:
+    """A verb of the third person as one says it to somebody: 'creates' -> 'create'."""
     if verb.endswith(("sses", "shes", "ches", "xes")):
-        verb = verb[:-2]
-    elif verb.endswith("ies") and len(verb) > 4:
-        verb = verb[:-3] + "y"
-    elif verb.endswith("s") and not verb.endswith("ss"):
-        verb = verb[:-1]
-    said = verb + rest
-    return said if len(said) <= 90 else said[:90].rpartition(" ")[0]
+        return verb[:-2]
+    if verb.endswith("ies") and len(verb) > 4:
+        return f"{verb[:-3]}y"
+    return verb[:-1] if verb.endswith("s") and not verb.endswith("ss") else verb

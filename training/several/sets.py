@@ -14,7 +14,9 @@ from training.tools import Task, Tool, arguments, plain
 
 NO_LIST = re.compile(r"[?!;\"\n]|\.(?!\d)")  # a text that cannot stand in a list of several
 UNIT = re.compile(
-    r"(?:%|°C|°F|°| ?(?:kg|km/h|km|cm|mm|mph|m/s\^?2?|m/s²|m/s|m|ft|lbs?|g|L|ml|kWh|J|N|V|A|W|K|Pa|Hz|USD|EUR|GBP|units?|percent|degrees(?: (?:Celsius|Fahrenheit|C|F))?"
+    r"(?:%|°C|°F|°|Ω| ?(?:(?:kilom|m)(?:eters|etres) per (?:hour|second)(?: squared)?|km per hour|kph|m / s|beats (?:per|a) minute|moles per liter|kilograms per cubic meter|kg/m\^?3|kg/m³|mol/l|mol/L"
+    r"|square kilometers|square km|sq km|km²|pascals|hertz|nanometers|nanometres|nm|millimeters|millimetres|milligrams|kilocalories|kcal|mg|bpm|mol|amperes|coulombs|inhabitants|bucks|kilos|yrs|secs?|centimetres|deg"
+    r"|kg|km/h|km|cm|mm|mph|m/s\^?2?|m/s²|m/s|m|ft|lbs?|g|L|ml|kWh|J|N|V|A|W|K|Pa|Hz|USD|EUR|GBP|units?|percent|degrees(?: (?:Celsius|Fahrenheit|C|F))?"
     r"|dollars|euros|meters|metres|feet|inches|centimeters|liters|litres|kilograms|kilometers|kilometres|miles|pounds|grams|seconds|minutes|hours|days|nights|weeks|months|years"
     r"|people|guests|passengers|adults|rooms|pieces|items|points|words|characters|pixels|square feet|square meters|sq ft|ohms|volts|amps|joules|newtons|moles|kelvin|Kelvin))(?![\w/])",
 )

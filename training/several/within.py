@@ -223,8 +223,9 @@ def _beside(text: str, at: int, told: Sequence[str]) -> bool:
     before = re.search(r"(?:,| (?:and|or|x|by|plus|versus|vs|to|times))(?: the| a| an)? $", text[:at])
     if before and UNIT.sub("", text[: before.start()]).endswith(tuple(told)):
         return True
-    after = re.match(r"(?:\W?\w+)?(?:,| (?:and|or|x|by|plus|versus|vs)) (?:the |an? )?", text[at + 1 :])
-    return after is not None and text[at + 1 + after.end() :].startswith(tuple(told))
+    rest = UNIT.sub("", text[at + 1 :], count=1) if UNIT.match(text, at + 1) else text[at + 1 :]
+    after = re.match(r"(?:\W?\w+)?(?:,| (?:and|or|x|by|plus|versus|vs)) (?:the |an? )?", rest)
+    return after is not None and rest[after.end() :].startswith(tuple(told))
 
 
 def _fill(text: str, drawn: Sets, values: dict[str, Spoken]) -> str:
