@@ -51,7 +51,7 @@ RUNS_ON = re.compile(r"[,?!;]|\.(?!\d)")  # a text that cannot stand in a list
 
 def single(rng: random.Random, tool: Tool) -> Task:
     """A request for one call, perhaps with talk around it."""
-    spoken = arguments(rng, tool, rng.choice([0.0, 0.3, 0.5]))
+    spoken = arguments(rng, tool, rng.choice([0.0, 0.3, 0.5, 0.7]))
     return Task.of(surrounded(rng, tool.ask(rng, spoken)), tool, [spoken])
 
 
@@ -66,7 +66,7 @@ def surrounded(rng: random.Random, request: str) -> str:
 
 def several(rng: random.Random, tools: list[Tool], split: Split) -> Task:
     """One request that needs a call of each tool in the list (a tool may stand there twice)."""
-    drawn = [arguments(rng, t, 0.3) for t in tools]
+    drawn = [arguments(rng, t, rng.choice([0.1, 0.3, 0.5])) for t in tools]
     parts = [t.ask(rng, s) for t, s in zip(tools, drawn, strict=True)]
     calls = tuple((t.name, plain(s)) for t, s in zip(tools, drawn, strict=True))
     if rng.random() < 0.12:

@@ -203,7 +203,7 @@ def counted(rng: random.Random, drawn: Sets, split: Split) -> Task | None:
         text = re.sub(" +", " ", joined(told, rng) if len(told) == 2 else series(told, " and "))
         story = f"{capital(text)}."
         return drawn.task(f"{story} {ask}" if rng.random() < 0.4 else f"{ask} {story}")
-    tail = pick(rng, COUNTED, split).format(n=COUNT[len(texts)], t=plural(noun), l=listing(rng, texts))
+    tail = pick(rng, COUNTED, split).format(n=COUNT[len(texts)], t=plural(noun), l=listing(rng, texts, split))
     return drawn.task(ask + tail if not tail.startswith(" (") else ask.rstrip(".?!") + tail)
 
 
@@ -299,7 +299,7 @@ def again(rng: random.Random, drawn: Sets, split: Split) -> Task | None:
     rest = [with_it(rng, drawn, s, phrases) for s in drawn.sets[1:]]
     if len(drawn.varied) == 1 and len(rest) > 1 and rng.random() < 0.5:  # 'Do the same for Oslo and Rome.'
         texts = [s[drawn.varied[0].name].text for s in drawn.sets[1:]]
-        rest = [phrases[0].replace("{v}", listing(rng, texts))]
+        rest = [phrases[0].replace("{v}", listing(rng, texts, split))]
     for told in rest:
         more = pick(rng, AGAIN, split).format(w=told)
         if not tool.sketch or tool.sketch.opened != "c":

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from training.naming import Split, joined, kept, series, words
+from training.phrases import BEFORE_A_VALUE, LINKS, link
 from training.spoken import SCALARS, Param, Spoken
 from training.tools import Task, Tool, arguments, plain
 
@@ -91,13 +92,15 @@ def ended(text: str, asked: str) -> str:
     return text + ("?" if asked.endswith("?") else ".")
 
 
-def listing(rng: random.Random, texts: Sequence[str]) -> str:
-    """Values as people type lists: '5,10 and 15', 'both 5 and 10', "Oslo & Rome"."""
+def listing(rng: random.Random, texts: Sequence[str], split: Split) -> str:
+    """Values as people type lists: '5,10 and 15', 'both 5 and 10', "Oslo & Rome", 'first 5, then 10'."""
     tight = all(re.fullmatch(r"-?\d{1,2}|-?\d+\.\d+|[A-Z]{2,5}", t) for t in texts)
     if tight and rng.random() < 0.45:
         return series(texts, rng.choice([",", " and ", ", ", " and ", ", and ", "& "]), ",")
     if any("," in t for t in texts):
         return rng.choice(["; ", " and ", "; and "] if len(texts) == 2 else ["; "]).join(texts)
+    if split == "train" and rng.random() < 0.25:
+        return _enumerated(rng, texts)
     if rng.random() < 0.12:
         return " and ".join(texts)
     if rng.random() < 0.12:
@@ -105,6 +108,34 @@ def listing(rng: random.Random, texts: Sequence[str]) -> str:
     if rng.random() < 0.1:
         return rng.choice(["both ", "", "each of "]) * (len(texts) == 2) + " and ".join(texts)
     return joined(texts, rng)
+
+
+def _enumerated(rng: random.Random, texts: Sequence[str]) -> str:
+    """One after the other, with a word or a mark for the turn or for their number."""
+    roll = rng.random()
+    if roll < 0.45:
+        return series(texts, link(rng, BEFORE_A_VALUE, LINKS, "train"))
+    if roll < 0.6:
+        then = rng.choice([", then ", ", and then ", ", next ", ", after that "])
+        return f"first {then.join(texts)}"
+    if roll < 0.7:
+        mark = rng.choice(["({i}) ", "{i}) ", "no. {i}: ", "({a}) ", "{a}) "])
+        return rng.choice([", ", "; ", " "]).join(
+            mark.format(i=i + 1, a="abcd"[i]) + t for i, t in enumerate(texts)
+        )
+    if roll < 0.8 and not any(re.search(r"[\d/]", t) for t in texts):
+        return rng.choice([" / ", "/", " | "]).join(texts)
+    told, many = joined(texts, rng), COUNT[len(texts)]
+    return told + rng.choice(
+        [
+            f" (all {many})",
+            f" ({many} of them)",
+            f", all {many}",
+            f", so {many} in all",
+            f" ({many} in all)",
+            f" - {many} of them",
+        ]
+    )
 
 
 def bare(rng: random.Random, drawn: Sets) -> str | None:

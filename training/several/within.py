@@ -70,7 +70,7 @@ def spans(rng: random.Random, drawn: Sets, split: Split) -> Task | None:
         return Sets(drawn.tool, sets, drawn.varied).task(text[:low] + told + text[high:])
     groups = [_fill(text[low:high], drawn, s) for s in drawn.sets]
     if one and not led and rng.random() < 0.5:
-        told = listing(rng, groups)
+        told = listing(rng, groups, split)
     else:
         if led[:1].isupper():
             groups[1:] = [g[0].lower() + g[1:] for g in groups[1:]]
