@@ -62,7 +62,7 @@ KEYWORDS: dict[str, tuple[str, str]] = {
     "$recursiveAnchor": ("annotation", "2019-09: of a document without embedded $id it says nothing"),
     "$recursiveRef": ("enforced", "2019-09: like $ref"),
     "nullable": ("enforced", "OpenAPI: adds null"),
-    "$schema": ("annotation", "picks draft-07 where it names it"),
+    "$schema": ("annotation", "picks the reading of draft-04 to 07 where it names one of them"),
     "$id": ("annotation", "at the root, and elsewhere around no reference"),
     "$vocabulary": ("annotation", "speaks of schemas that name this one in $schema"),
     "$comment": ("annotation", ""),
