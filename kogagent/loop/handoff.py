@@ -73,7 +73,7 @@ def handoff_tool(handoff: Handoff) -> Tool[..., Any]:
     from kogagent.tools.tool import Tool
 
     async def hand_over(reason: str = "") -> str:
-        return f"{handoff.agent.name} goes on from here."
+        return HandOverMessage(handoff.agent.name, ()).text
 
     description = handoff.description or _described(handoff.agent)
     return Tool(hand_over, name=handoff.tool_name, description=description)
