@@ -1,8 +1,8 @@
 """JSON Schema to shapes: one shape for each alternative of a goal. Knows no automaton, no bytes.
 
-2020-12 and draft-04 to 07; keywords.py is the whole table. What a schema says by itself is narrow.py's; here is
-what holds schemas together: references, alternatives, conditions. Recursion is cut by depth here: everything
-behind is finite. A branch that nothing satisfies vanishes and leaves its reason.
+2020-12 and draft-04 to 07; keywords.py is the whole table. What a schema says by itself is narrow.py's; here
+is what holds schemas together: references, alternatives, conditions. Recursion is cut by depth here:
+everything behind is finite. A branch that nothing satisfies vanishes and leaves its reason.
 """
 
 from __future__ import annotations
