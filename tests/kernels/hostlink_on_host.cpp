@@ -28,6 +28,8 @@ static inline void store_word_to_host(word64* p, word64 v) { *p = v; }
 static inline void store_word_anywhere(word64* p, word64 v) { *p = v; }
 static inline word64 tagged(unsigned value, unsigned tag) { return (word64)tag << 32 | value; }
 static inline void atomicMin(int* at, int v) { *at = min(*at, v); }
+static inline int as_new(int v) { return v; }
+static inline bool __any_sync(unsigned, bool mine) { return mine; }
 static inline void sync_consumers() {}
 static inline void sync_judges() {}
 static inline void sleep_briefly() {}
@@ -36,7 +38,7 @@ static const struct {
     unsigned x = 0;
 } threadIdx, blockIdx;
 static inline int this_block() { return 0; }
-constexpr int THREADS = 1, JUDGES = 1;
+constexpr int WARP_THREADS = 1, THREADS = 1, JUDGES = 1;
 static int gone;
 
 #include "grammar.cuh"

@@ -33,7 +33,7 @@ __device__ __forceinline__ bool is_stop(int id) {
 __device__ __forceinline__ bool is_stop_of_warp(int id) {
     bool found = false;
 #pragma unroll 1
-    for (int i = as_new(threadIdx.x) & 31; i < p.n_stop; i += 32) found |= __ldg((const int*)p.stop_ids + i) == id;
+    for (int i = as_new(threadIdx.x) & (WARP_THREADS - 1); i < p.n_stop; i += WARP_THREADS) found |= __ldg((const int*)p.stop_ids + i) == id;
     return __any_sync(~0u, found);
 }
 // Ids that the host wrote, perhaps while this launch ran. All are read past the first cache, which may hold what was there before.

@@ -208,8 +208,9 @@ __device__ __forceinline__ void give_registers() { asm volatile("setmaxnreg.dec.
 __device__ __forceinline__ void take_registers() {}
 __device__ __forceinline__ void give_registers() {}
 #endif
-constexpr int WARPS = 8;             // that compute
-constexpr int THREADS = WARPS * 32;  // that compute
+constexpr int WARPS = 8;  // that compute
+constexpr int WARP_THREADS = 32;
+constexpr int THREADS = WARPS * WARP_THREADS;  // that compute
 __device__ __forceinline__ void sync_consumers() { asm volatile("bar.sync 1, %0;" ::"n"(THREADS) : "memory"); }
 constexpr int JUDGES = 64;  // threads that keep the grammar
 __device__ __forceinline__ void sync_judges() { asm volatile("bar.sync 2, %0;" ::"n"(JUDGES) : "memory"); }
