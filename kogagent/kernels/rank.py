@@ -29,6 +29,11 @@ PROFILE_SLOTS = 24  # of csrc/exchange.cuh
 SLACK_BINS = 32  # of csrc/monokernel.cu
 STATUS_WORDS = 32  # csrc/params.cuh says what each is
 
+_spent: list[tuple[list[Any], torch.device]] = []
+"""The code of programs that are gone, until the next one is loaded. What a failed engine leaves behind is
+found by the collector at any time, and to unload a module may end the capture of a graph, or wait for a
+segment that waits for the thread which unloads."""
+
 
 class Program:
     """The kernel compiled for one width on one device: its code, its exchange buffers, its parameters."""
@@ -37,6 +42,7 @@ class Program:
         import torch
         from cupy.cuda import driver, function, runtime
 
+        _unload_spent()
         self.layout = layout
         major, minor = torch.cuda.get_device_capability(device)
         made = build("monokernel.cu", major * 10 + minor, tuple(defines), model=layout.model_source())
@@ -44,7 +50,7 @@ class Program:
         module = function.Module()
         module.load(made.path.read_bytes())
         self._code = [module.get_function(name) for name in ENTRIES]
-        weakref.finalize(self, _unload, self._code, device).atexit = False
+        weakref.finalize(self, _spent.append, (self._code, device)).atexit = False
         for found in self._code:
             limit = driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
             driver.funcSetAttribute(found.ptr, limit, layout.shared_bytes)
@@ -70,12 +76,14 @@ class Program:
         entry((layout.device_blocks,), (THREADS,), (), shared_mem=layout.shared_bytes)
 
 
-def _unload(code: list[Any], device: torch.device) -> None:
-    """Free a module in the context it was loaded in, whatever device is current by then."""
+def _unload_spent() -> None:
+    """Free what is spent, each module in the context it was loaded in, whatever device is current by now."""
     import torch
 
-    with torch.cuda.device(device):
-        code.clear()
+    while _spent:
+        code, device = _spent.pop()
+        with torch.cuda.device(device):
+            code.clear()
 
 
 def exchange_buffers(

@@ -359,11 +359,6 @@ def cards(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cards]:
         assert entry == "monokernel.cu" and capability == 90
         return SimpleNamespace(path=SimpleNamespace(read_bytes=lambda: json.dumps([model, defines]).encode()))
 
-    def unload(code: list[Any], device: torch.device) -> None:
-        with it.on(device):  # a kernel may be freed once torch is itself again
-            code.clear()
-
     monkeypatch.setattr(rank, "build", build)
-    monkeypatch.setattr(rank, "_unload", unload)
     yield it
     it.close()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import os
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -96,6 +98,27 @@ def test_two_cards_draw_the_equations_ids_and_a_launch_refused_or_late_names_its
     with pytest.raises(DeviceError, match="did not take its launch: CUDA_ERROR_LAUNCH_FAILED"):
         two.launch(Segment([1], 0), caches)
     assert not two.busy and not any(stream.work or stream.busy for stream in cards.streams)
+
+
+def test_what_a_spent_engine_has_loaded_goes_when_the_next_one_loads(
+    cards: Cards, rng: np.random.Generator
+) -> None:
+    """Not whenever the collector finds it: that may be while a segment runs."""
+    made = arrange_for(FOUR, 2, 2, cards.sms, SHARED)
+    tensors = half_tensors(FOUR, rng)
+
+    def load() -> Monokernel:
+        return Monokernel(made.layout, tensors, made.steps, devices=numbered([0, 1]))
+
+    kernel: Any = load()
+    kernel.itself = kernel
+    loaded = [program._code for program in kernel._programs()]
+    gone = weakref.ref(kernel)
+    del kernel
+    gc.collect()
+    assert gone() is None and all(len(code) == 2 for code in loaded)
+    load()
+    assert not any(loaded)
 
 
 # ── the whole backend, minutes ──

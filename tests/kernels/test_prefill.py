@@ -3,10 +3,13 @@ kernel, run by Triton's interpreter, against that twin."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import gc
 import os
+import weakref
 from collections.abc import Mapping
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -46,12 +49,16 @@ CASES = [
 
 
 def make_prefill(
-    spec: ModelSpec, tensors: Mapping[str, torch.Tensor], buckets: tuple[int, ...], kernels: Any
+    spec: ModelSpec,
+    tensors: Mapping[str, torch.Tensor],
+    buckets: tuple[int, ...],
+    kernels: Any,
+    capture: bool = False,
 ) -> Prefill:
     steps, one_stream = kernel_steps(spec)
     layout = plan(spec, 40, SHARED, one_stream=one_stream)
     rope = rope_table(spec)
-    return Prefill(layout, tensors, steps, rope, capture=False, buckets=buckets, kernels=kernels)
+    return Prefill(layout, tensors, steps, rope, capture=capture, buckets=buckets, kernels=kernels)
 
 
 def poisoned_cache(spec: ModelSpec, capacity: int, dtype: torch.dtype) -> torch.Tensor:
@@ -98,6 +105,54 @@ def test_prefill_in_chunks_gives_the_equations_logits(
         assert found is not None and found[0] == id and found[1] == pytest.approx(logprob, abs=1e-4)
     assert prefill.greedy(cache, 20, ids[20:29], legal, np.zeros(1, np.uint32)) is None, "nothing is legal"
     assert prefill.greedy(cache, 20, ids[20:29], spec.vocab_size) is not None, "the mask was the last call's"
+
+
+def test_nothing_is_collected_while_graphs_are_captured(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An engine that failed may hold itself in a cycle; what it has on the card ends a capture as it goes."""
+
+    class Cycle:
+        def __init__(self) -> None:
+            self.own = self
+
+    class Graph(contextlib.nullcontext[None]):
+        def __enter__(self) -> None:
+            spent.append(weakref.ref(Cycle()))
+            captured.append(1)
+            if len(captured) == fails_at:
+                raise RuntimeError("the capture failed")
+
+        def __exit__(self, *_: object) -> None:
+            assert len([[] for _ in range(10)]) == 10  # each would have the collector look
+            assert all(ref() is not None for ref in spent)
+
+    stream = SimpleNamespace(wait_stream=lambda other: None)
+    shims = {
+        "Stream": lambda: stream,
+        "current_stream": lambda: stream,
+        "graph_pool_handle": lambda: None,
+        "stream": contextlib.nullcontext,
+        "CUDAGraph": lambda: None,
+        "graph": lambda *_, **__: Graph(),
+        "synchronize": lambda: None,
+    }
+    for name, shim in shims.items():
+        monkeypatch.setattr(torch.cuda, name, shim)
+    for name in ("body", "last_row"):
+        monkeypatch.setattr(passes.Passes, name, lambda *_: None)
+    tensors = {n: t.half() for n, t in random_tensors(TINY, int(rng.integers(2**31))).items()}
+    before = gc.get_threshold()
+    for fails_at in (0, 3):
+        spent: list[weakref.ref[Cycle]] = []
+        captured: list[int] = []
+        gc.set_threshold(1, 1, 1)
+        try:
+            with pytest.raises(RuntimeError, match="failed") if fails_at else contextlib.nullcontext():
+                make_prefill(TINY, tensors, (3, 7), prefill_twin, capture=True)
+        finally:
+            gc.set_threshold(*before)
+        assert len(captured) == (fails_at or 4) and gc.isenabled()
 
 
 def test_every_large_product_of_a_body_has_been_chosen(

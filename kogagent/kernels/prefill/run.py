@@ -7,6 +7,8 @@ captured or freed.
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import math
 import struct
 from collections.abc import Iterator, Mapping, Sequence
@@ -39,6 +41,19 @@ def largest(parts: Sequence[Sequence[float]]) -> tuple[int, float] | None:
     most = max(log2)
     log_sum = (most + math.log2(sum(2.0 ** (x - most) for x in log2))) * math.log(2)
     return int(low[top]) + (int(high[top]) << 16), most_likely - log_sum
+
+
+@contextlib.contextmanager
+def _no_collection() -> Iterator[None]:
+    """Python's collector rests meanwhile: it may come upon an engine that failed, and to free a graph or a
+    kernel ends a capture."""
+    rests = not gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if not rests:
+            gc.enable()
 
 
 class Prefill:
@@ -91,7 +106,7 @@ class Prefill:
         stream: Any = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream())
         pool: Any = torch.cuda.graph_pool_handle()
-        with torch.inference_mode(), torch.cuda.stream(stream):
+        with _no_collection(), torch.inference_mode(), torch.cuda.stream(stream):
 
             def graph(run: Any) -> Any:
                 run()
