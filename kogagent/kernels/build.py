@@ -81,6 +81,9 @@ def build(
         f"-arch={arch}",
         "-std=c++17",
         "-default-device",
+        # Programs of other widths, or for several devices, have to find the same bits, and a compiler joins
+        # a product to whichever sum suits the program: only __fmaf_rn joins them.
+        "-fmad=false",
         "-lineinfo",  # changes no instruction; a checker of the device names lines by it
         "--ptxas-options=-v",
         *(f"-D{d}" for d in defines),

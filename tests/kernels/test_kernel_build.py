@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from kogagent.kernels import build as builder
 from kogagent.kernels.build import build
 from kogagent.kernels.layout import plan
 from kogagent.spec import LANEFORMER_2B, ModelSpec
-from kogagent.testing.backends import TINY
+from kogagent.testing.backends import TINY, TINY_LANES
 
 NARROW = SHAPES["qwen3-0.6b"]
 # Registers at entry; the warps that compute take 216 by themselves. Bytes of stack by the rows of a pass: one
@@ -66,6 +67,41 @@ def test_a_device_of_eight_keeps_its_registers(tmp_path: Path) -> None:
     layout = arrange_for(SHAPES["laneformer-2b"], 8, 1, 132, 232448).layout
     found = build("monokernel.cu", 90, cache=tmp_path, model=layout.model_source()).resources()
     assert found["decode"].stack <= STACK[1] and found["decode"].registers <= REGISTERS
+
+
+def test_a_product_is_joined_to_a_sum_only_where_the_source_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that all programs find the same bits; none is left that could be, which costs an instruction."""
+    nvrtc = builder._nvrtc()
+
+    def assembly(
+        _: object, entry: str, source: str, headers: dict[str, str], flags: tuple[str, ...]
+    ) -> object:
+        given = [[x.encode() for x in side] for side in (headers.values(), headers)]
+        program = builder._check(nvrtc, nvrtc.nvrtcCreateProgram(source.encode(), b"", len(headers), *given))
+        for joins in (False, True):
+            options = [f.replace("arch=sm", "arch=compute") for f in flags if "ptxas" not in f]
+            options += ["-fmad=true"] if joins else []
+            (code,) = nvrtc.nvrtcCompileProgram(program, len(options), [f.encode() for f in options])
+            assert code == nvrtc.nvrtcResult.NVRTC_SUCCESS
+            text = b" " * builder._check(nvrtc, nvrtc.nvrtcGetPTXSize(program))
+            builder._check(nvrtc, (*nvrtc.nvrtcGetPTX(program, text), None))
+            found.append(text.decode())
+        return b"", ""
+
+    found: list[str] = []
+    monkeypatch.setattr(builder, "_compile", assembly)
+    spec = dataclasses.replace(TINY_LANES, qkv_bias=True, qk_norm=True)
+    wide = arrange_for(spec, 2, 2, 132, 232448).wide
+    assert wide is not None
+    build("monokernel.cu", 90, cache=tmp_path, model=wide.model_source())
+    as_written, joined = found
+    assert re.search(r"\bmul\.rn\.f32", as_written) and re.search(r"\bmul\.f32", joined)
+    assert not re.findall(r"\b(?:add|sub|mul|mad)\.(?:ftz\.)?f(?:32|64)\b", as_written), "without a rounding"
+    assert as_written.count("fma.rn.f32") == joined.count("fma.rn.f32"), (
+        "write __fmaf_rn(a, b, c) for a * b + c"
+    )
 
 
 def test_every_kernel_of_prefill_compiles_and_spills_nothing_that_counts(tmp_path: Path) -> None:

@@ -108,8 +108,8 @@ __device__ __forceinline__ void read_qkv(const Place& me, const AttentionScratch
         if (norm) {
             float square = 0;
 #pragma unroll
-            for (int j = 0; j < 2 * CELLS; j++) square += __uint_as_float((u32)x[j]) * __uint_as_float((u32)x[j]);
-            scale *= rsqrtf(warp_sum(square) * (1.0f / H) + p.eps);
+            for (int j = 0; j < 2 * CELLS; j++) square = __fmaf_rn(__uint_as_float((u32)x[j]), __uint_as_float((u32)x[j]), square);
+            scale *= rsqrtf(__fmaf_rn(warp_sum(square), 1.0f / H, p.eps));
         }
         uint2* q = (uint2*)s.q + (w * REP + kind + REP) * pairs;
         u32* fresh = s.fresh + (w * 2 + kind) * pairs;
@@ -122,7 +122,7 @@ __device__ __forceinline__ void read_qkv(const Place& me, const AttentionScratch
             float2 y = make_float2(__uint_as_float((u32)x[2 * j]) * scale * weight[j].x, __uint_as_float((u32)x[2 * j + 1]) * scale * weight[j].y);
             if (kind < 1) {
                 const float2 r = rope[w * pairs + i];
-                y = make_float2(y.x * r.x - y.y * r.y, y.x * r.y + y.y * r.x);
+                y = make_float2(__fmaf_rn(y.x, r.x, -(y.y * r.y)), __fmaf_rn(y.x, r.y, y.y * r.x));
             }
             if (kind < 0) {
                 const u32 halves = pack_halves(y.x, y.y);
@@ -183,11 +183,10 @@ __device__ __forceinline__ void attend_pair(Partial& a, const AttentionScratch& 
     top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
     const float from = top == -INFINITY ? 0.0f : top, keep = exp2_fast(a.m - from);
     a.m = top;
-    a.l *= keep;
 #pragma unroll
     for (int e = 0; e < 4; e++) {
         score[e] = exp2_fast(score[e] - from);
-        a.l += score[e];
+        a.l = e ? a.l + score[e] : __fmaf_rn(a.l, keep, score[e]);
     }
 #pragma unroll
     for (int j = 0; j < HS / 8; j++)
@@ -237,9 +236,9 @@ __device__ __forceinline__ void publish_split(const Place& me, const AttentionSc
         for (int v = 0; v < WARPS; v++) {
             const float2 st = s.stats[v * ROUND + local], a = ((const float2*)s.sums)[(v * ROUND + local) * (HS / 2) + pair];
             const float scale = exp2_fast(st.x - from);
-            sum += st.y * scale;
-            x += a.x * scale;
-            y += a.y * scale;
+            sum = __fmaf_rn(st.y, scale, sum);
+            x = __fmaf_rn(a.x, scale, x);
+            y = __fmaf_rn(a.y, scale, y);
         }
         const float k = sum > 0 ? __fdividef(1.0f, sum) : 0.0f;
         u64* cell = (u64*)p.pbuf + split_cell(row, head * (H / 4) + at / 2, split) * 2;
@@ -344,7 +343,8 @@ __device__ __forceinline__ void combine(const Place& me, char* x, int w, bool ne
                 const float weight = j < p.splits ? exp2_fast(__uint_as_float((u32)sum[j]) - top) : 0.0f;
                 const float2 lower = unpack_halves((u32)value[2 * j]), upper = unpack_halves((u32)value[2 * j + 1]);
                 total += weight;
-                o[0] += weight * lower.x, o[1] += weight * lower.y, o[2] += weight * upper.x, o[3] += weight * upper.y;
+                o[0] = __fmaf_rn(weight, lower.x, o[0]), o[1] = __fmaf_rn(weight, lower.y, o[1]);
+                o[2] = __fmaf_rn(weight, upper.x, o[2]), o[3] = __fmaf_rn(weight, upper.y, o[3]);
             }
 #pragma unroll
             for (int d = 1; d < MERGING; d <<= 1) {

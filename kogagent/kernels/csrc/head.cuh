@@ -42,7 +42,7 @@ struct Mass {  // of exponentials
 __device__ __forceinline__ void add_mass(Mass& a, float top, float sum) {
     const float m = fmaxf(a.top, top);
     if (m == -INFINITY) return;
-    a.sum = a.sum * expf(a.top - m) + sum * expf(top - m);
+    a.sum = __fmaf_rn(a.sum, expf(a.top - m), sum * expf(top - m));
     a.top = m;
 }
 

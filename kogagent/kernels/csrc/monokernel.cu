@@ -43,7 +43,7 @@ __device__ __forceinline__ void pad_input(char* x, int values, int rows) {
 }
 __device__ __forceinline__ float square_of(u32 a, u32 b) {
     const float2 f = unpack_halves(a), g = unpack_halves(b);
-    return __fmaf_rn(f.x, f.x, __fmaf_rn(f.y, f.y, __fmaf_rn(g.x, g.x, __fmul_rn(g.y, g.y))));
+    return __fmaf_rn(f.x, f.x, __fmaf_rn(f.y, f.y, __fmaf_rn(g.x, g.x, g.y * g.y)));
 }
 // VALUES halves of one row from an exchange buffer into x and, if asked, their sum of squares into this warp's place.
 template <int VALUES, bool SQUARES>
@@ -97,13 +97,12 @@ __device__ __forceinline__ const u64* stream_words(const Place& me, int parity, 
     return (const u64*)p.xbuf + own_replica(XBUF_WORDS) + ((size_t)(parity * p.lanes + me.lane) * p.width + row) * (p.dim / 2);
 }
 
-// One over the root of row w's mean square; scale: of what was squared. Each rounding written out: programs of other widths, or for
-// several devices, have to find the same bits, and a compiler joins a product to either of two sums.
+// One over the root of row w's mean square; scale: of what was squared.
 __device__ __forceinline__ float inverse_norm(const Misc& misc, int w, float eps, float scale) {
     static_assert(WARPS == 8, "written out");
     const float4 a = ((const float4*)misc.squares[w])[0], b = ((const float4*)misc.squares[w])[1];
     const float sum = ((a.x + a.y) + (a.z + a.w)) + ((b.x + b.y) + (b.z + b.w));
-    return rsqrtf(__fmaf_rn(sum, 1.0f / Model::dim, __fmul_rn(__fmul_rn(eps, scale), scale)));
+    return rsqrtf(__fmaf_rn(sum, 1.0f / Model::dim, eps * scale * scale));
 }
 
 // Sum of what the other lanes put out of one module, two rows, all of them waited for at once.
@@ -255,8 +254,8 @@ __device__ void help(Misc& misc, float* late, const u32* schedule) {
 #pragma unroll
                     for (int j = 0; j < TOGETHER; j++) {
                         const float k = j0 + j == me.lane ? step.late_own : step.late_others;
-                        sum[0] += k * __uint_as_float((u32)v[2 * j]);
-                        sum[1] += k * __uint_as_float((u32)v[2 * j + 1]);
+                        sum[0] = __fmaf_rn(k, __uint_as_float((u32)v[2 * j]), sum[0]);
+                        sum[1] = __fmaf_rn(k, __uint_as_float((u32)v[2 * j + 1]), sum[1]);
                     }
                 }
                 *(float2*)(to + w * p.max_dim_rows + row) = make_float2(sum[0], sum[1]);
@@ -321,7 +320,7 @@ __device__ __forceinline__ void read_embedding(char* x, float* stream, float2* r
         const float2 f[4] = {unpack_halves(v.x), unpack_halves(v.y), unpack_halves(v.z), unpack_halves(v.w)};
         to[i] = v;
 #pragma unroll
-        for (int j = 0; j < 4; j++) square += f[j].x * f[j].x + f[j].y * f[j].y;
+        for (int j = 0; j < 4; j++) square = __fmaf_rn(f[j].x, f[j].x, __fmaf_rn(f[j].y, f[j].y, square));
         if (8 * i >= dim_first && 8 * i < dim_first + dim_rows) {
             float4* mine = (float4*)(stream + w * p.max_dim_rows + 8 * i - dim_first);
             mine[0] = make_float4(f[0].x, f[0].y, f[1].x, f[1].y);
@@ -467,7 +466,7 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
 #pragma unroll 1
                     for (int i = tid; i < rows * n * 8; i += THREADS) {
                         const int w = W == 1 ? 0 : i / (n * 8), local = i - w * n * 8, row = first + u0 * 8 + local;
-                        const float y = row_sum<W, SHARE>(partial, local, w) * inverse_of(w) + (bias ? bias[row] : 0.0f);
+                        const float y = __fmaf_rn(row_sum<W, SHARE>(partial, local, w), inverse_of(w), bias ? bias[row] : 0.0f);
                         store_word((u64*)p.qbuf + (size_t)(me.lane * W + w) * p.qkv_rows + row, tagged(__float_as_uint(y), tag));
                     }
                 } else if (cut_alike(K, 2) && kind == 2) {  // hidden values, two from four rows
@@ -513,7 +512,7 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
                         }
                         // The stream, which this lane waits for, goes first, unless others wait for what is put out here.
                         if (!SEVERAL && waited_for) send();
-                        float x0 = s[0] + step.own * o0, x1 = s[1] + step.own * o1;
+                        float x0 = __fmaf_rn(step.own, o0, s[0]), x1 = __fmaf_rn(step.own, o1, s[1]);
                         if (lands) {
                             x0 += landing[w * p.max_dim_rows + local];
                             x1 += landing[w * p.max_dim_rows + local + 1];
@@ -521,8 +520,8 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
                         if (Model::lanes > 1 && step.others != 0.0f) {
                             float y0 = 0, y1 = 0;
                             sum_others<W>(y0, y1, (int)(pass & 1) * modules + module, me.lane, w, row, tag);
-                            x0 += step.others * y0;
-                            x1 += step.others * y1;
+                            x0 = __fmaf_rn(step.others, y0, x0);
+                            x1 = __fmaf_rn(step.others, y1, x1);
                         }
                         s[0] = x0;
                         s[1] = x1;

@@ -50,7 +50,6 @@ inline float __fdividef(float a, float b) { return a / b; }
 inline float __fdiv_rn(float a, float b) { return a / b; }
 inline float __expf(float x) { return expf(x); }
 inline float __log2f(float x) { return log2f(x); }
-inline float __fmul_rn(float a, float b) { return a * b; }
 inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
 inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
 template <class T> inline T min(T a, T b) { return b < a ? b : a; }
@@ -173,8 +172,8 @@ inline float exp2_fast(float x) { return exp2f(x); }
 inline int as_new(int v) { return v; }
 inline void take_registers() {}
 inline void give_registers() {}
-constexpr int WARPS = 8;
-constexpr int THREADS = WARPS * 32;
+constexpr int WARPS = 8, WARP_THREADS = 32;
+constexpr int THREADS = WARPS * WARP_THREADS;
 inline void sync_consumers() { block_barrier(1, THREADS); }
 constexpr int JUDGES = 64;
 inline void sync_judges() { block_barrier(2, JUDGES); }
