@@ -215,9 +215,9 @@ def test_run_asks_at_a_terminal_about_each_call_that_needs_approval(
     paths = ["/0", "/1", "/2  x", "/3"]  # what runs is what is shown, space for space
     _load(monkeypatch, [call("delete", path=path) for path in paths], "Done.")
     ours, theirs = pty.openpty()
-    os.write(ours, b"y\ny\n")  # before anything is asked: it approves nothing
+    os.write(ours, b"y\n")  # before anything is asked: it approves nothing
     select.select([theirs], [], [])
-    ask, answers = live.ask, iter([b"y\ny\n", b"n\n", b"\n", b"Yes\n"])
+    ask, answers = live.ask, iter([b"y\n", b"n\n", b"\n", b"Yes\n"])
 
     def answered(question: str) -> None:
         ask(question)
