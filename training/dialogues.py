@@ -124,15 +124,15 @@ class Writer:
     def task(self, rng: random.Random, given: list[Tool]) -> tuple[Task, str]:
         roll = rng.random()
         tool = rng.choice(given)
-        if roll < 0.24:
-            task = together(rng, tool, self.split) if roll < 0.19 else parallel(rng, tool, self.split)
+        if roll < 0.26:
+            task = together(rng, tool, self.split) if roll < 0.21 else parallel(rng, tool, self.split)
             if task and _differ(task):
                 return task, "parallel"
-        elif roll < 0.28 and tool.params:
+        elif roll < 0.30 and tool.params:
             task = several(rng, [tool] * rng.choice([2, 2, 2, 3, 4]), self.split)
             if _differ(task):
                 return task, "parallel"
-        elif roll < 0.46 and len(given) > 1:
+        elif roll < 0.52 and len(given) > 1:
             tools = rng.sample(given, min(len(given), rng.choice([2, 2, 3, 3, 4])))
             if len(tools) < 4 and rng.random() < 0.3:
                 tools.insert(rng.randrange(len(tools) + 1), rng.choice(tools))

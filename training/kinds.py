@@ -113,6 +113,9 @@ rating 1 5: Rating in stars.|How many stars.|Stars given.|Lowest rating. ~ with 
 retries 1 9: How often to try again.|Number of tries.|Attempts before it gives up.|Tries at most. ~ with {v} retries|trying {v} times|after {v} tries|in {v} attempts|with {v} attempts
 width 1 900: Width in pixels.|How wide, in pixels.|Pixels across.|The width. ~ {v} pixels wide|with a width of {v} pixels|of width {v}|having a width of {v}|as wide as {v} pixels
 seats 1 60: Number of seats.|How many seats.|Seats to keep.|The seats. ~ with {v} seats|for {v} seats|{v} seats|having {v} seats|with seats for {v}
+population 1000 9000000: Number of inhabitants.|How many people live there.|Inhabitants at least.|The population. ~ with {v} inhabitants|of {v} people|with a population of {v}|for {v} inhabitants|having {v} inhabitants
+views 100 40000000: Number of views.|How often it was seen.|Views so far.|The views. ~ with {v} views|seen {v} times|after {v} views|at {v} views|having {v} views
+salary 9000 900000: Salary a year.|What is earned in a year.|Yearly pay.|The salary. ~ with a salary of {v}|earning {v} a year|on {v} a year|paid {v} a year|at a salary of {v}
 version 1 40: Version number.|The version.|Which version.|Number of the release. ~ in version {v}|version {v}|of version {v}|at version {v}|using version {v}
 page 1 50: Page number.|The page.|Which page.|Page to read. ~ page {v}|on page {v}|starting at page {v}|from page {v}
 """
@@ -354,7 +357,8 @@ class Kinds:
             drawn = {p.name: p.draw(r) for p in chosen}
             value = {k: s.value for k, s in drawn.items()}
             if r.random() < 0.5:
-                return Spoken(value, ", ".join(_phrased(p, drawn[p.name]) for p in chosen))
+                between = "; " if any(p.schema["type"] == "array" for p in chosen) else ", "
+                return Spoken(value, between.join(_phrased(p, drawn[p.name]) for p in chosen))
             return Spoken(value, joined([_labelled(p, drawn[p.name]) for p in chosen], r))
 
         said = words(base)

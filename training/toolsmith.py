@@ -175,7 +175,7 @@ class Toolsmith:
         needed = rng.randint(1, 3)
         for i in range(0 if like else needed + rng.choice([0, 0, 1, 1, 2, 3])):
             roll = rng.random()
-            if roll < 0.05:
+            if roll < 0.08:
                 made = self.kinds.nested(rng, style, i < needed)
             elif roll < 0.5:
                 made = any_param(rng, self.kinds, style, i < needed)
