@@ -27,6 +27,7 @@ from training.sketches import Slot, slot
 from training.spoken import Draw, Param, Spoken, verbatim
 from training.tools import Task, Tool
 from training.values import sort
+from training.variety import decorated
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,8 @@ class Hinted:
                 name = param_name(rng, names, split, style, 1.0)
             about = one.about if rng.random() < 0.85 else ""
             params[one.key] = Param(name, schema, draw, ("{v}",), one.required, about)
+            if rng.random() < 0.5:
+                params[one.key] = decorated(rng, kinds.pools, params[one.key], 0.02)
         keys = {key: p.name for key, p in params.items()}
         name = tool_name(rng, rng.choice(hint.names), style, split)
         ask = lambda r, spoken: ""  # noqa: E731 -- asked for by its own wordings alone

@@ -285,10 +285,15 @@ def decorated(rng: random.Random, pools: Pools, p: Param, wordiness: float) -> P
             del schema["enum"]
     elif about and schema["type"] in ("string", "number") and "format" not in schema and rng.random() < 0.15:
         about = f"{about} {remark(rng, p, None)}"
-    if rng.random() < 0.5:
+    roll = rng.random()
+    if roll < 0.45 or not about:
         shown = described({**schema, **default}, about)
-    else:
+    elif roll < 0.85:
         kind = {k: v for k, v in schema.items() if k in ("type", "anyOf")}
         rest = {k: v for k, v in schema.items() if k not in kind}
         shown = {**described(kind, about), **rest, **default}
+    else:
+        shown = {"description": about, **schema, **default}
+    if "enum" in shown and rng.random() < 0.12:  # its options tell the type
+        shown = {k: v for k, v in shown.items() if k != "type"}
     return replace(p, shown=shown)
