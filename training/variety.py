@@ -285,6 +285,8 @@ def decorated(rng: random.Random, pools: Pools, p: Param, wordiness: float) -> P
             del schema["enum"]
     elif about and schema["type"] in ("string", "number") and "format" not in schema and rng.random() < 0.15:
         about = f"{about} {remark(rng, p, None)}"
+    if rng.random() < 0.15 and about[1:2].islower() and ". " not in about:  # as docstrings have it
+        about = about[0].lower() + about[1:].rstrip(".")
     roll = rng.random()
     if roll < 0.45 or not about:
         shown = described({**schema, **default}, about)
