@@ -80,8 +80,11 @@ def _unload_spent() -> None:
     """Free what is spent, each module in the context it was loaded in, whatever device is current by now."""
     import torch
 
-    while _spent:
-        code, device = _spent.pop()
+    while True:
+        try:
+            code, device = _spent.pop()
+        except IndexError:  # asked for rather than looked at: another engine may be loaded in a thread beside
+            return
         with torch.cuda.device(device):
             code.clear()
 

@@ -27,6 +27,7 @@ from kogagent.engine.backends.reference import ReferenceBackend
 from kogagent.engine.grammar import Grammar, compile_schema
 from kogagent.engine.sampling import SamplingParams, choose
 from kogagent.errors import DeviceError
+from kogagent.kernels import rank
 from kogagent.kernels.monokernel import Monokernel, Reason, Segment, Token
 from kogagent.kernels.prefill import Prefill
 from kogagent.spec import Vocabulary
@@ -119,6 +120,15 @@ def test_what_a_spent_engine_has_loaded_goes_when_the_next_one_loads(
     assert gone() is None and all(len(code) == 2 for code in loaded)
     load()
     assert not any(loaded)
+
+
+def test_what_another_thread_has_freed_meanwhile_is_left_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Taken(list[Any]):
+        def __bool__(self) -> bool:
+            return True  # as it was a moment ago
+
+    monkeypatch.setattr(rank, "_spent", Taken())
+    rank._unload_spent()
 
 
 # ── the whole backend, minutes ──
