@@ -33,11 +33,13 @@ class Telling:
             said = re.sub(r"(?<=\S) (the|a|an|of|my) ", " ", said, count=1)
         # where one text ends and the next begins must show
         glue = rng.choice([", ", " and ", "; ", ", "] if texts else [" ", " ", ", ", " and ", "; ", ", "])
+        if glue == " and ":
+            parts = [p.removeprefix("and ") for p in parts]
         opener = pick(rng, OPENERS, self.split)
         if not parts:
             body = said
         elif rng.random() < 0.15:  # what is given comes first
-            ahead, rest = glue.join(parts), opener.format(said)
+            ahead, rest = glue.join(parts).removeprefix("and "), opener.format(said)
             return tidy(f"{opening(ahead, spoken)}, {uncapital(rest, [])}")
         else:
             body = said + rng.choice([" ", " ", " ", ", ", ": "]) + glue.join(parts)
