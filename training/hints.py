@@ -118,7 +118,9 @@ class Hinted:
             told = {self.keys[key]: said[key] for key in said if key in self.keys}
             told |= {self.keys[key]: Spoken(_filled(value, said), "") for key, value in values.items()}
             sets.append({p.name: told[p.name] for p in self.tool.params if p.name in told})
-        request = capital(text.format(**{key: s.text for key, s in said.items()}))
+        request = text.format(**{key: s.text for key, s in said.items()})
+        if text[0] != "{":  # a value at the head is copied as it is
+            request = capital(request)
         return Task.of(_typed(rng, request) if typed else request, self.tool, sets)
 
 
