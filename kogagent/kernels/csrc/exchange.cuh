@@ -126,22 +126,14 @@ __device__ __forceinline__ bool over(Clock& c) {
 
 __device__ __forceinline__ u32 tag_of(u64 word) { return (u32)(word >> 32); }
 
-// Value of one word, once it carries the tag; load: how it is read.
-template <class Load>
-__device__ __forceinline__ u32 poll_by(Load load, const u64* p, u32 tag) {
+// Value of one word that another device may have stored, once it carries the tag.
+__device__ __forceinline__ u32 poll_shared_word(const u64* p, u32 tag) {
     u64 v;
     u32 spins = 0;
     do {
-        v = load(p);
+        v = load_shared_word(p);
     } while (tag_of(v) != tag && !give_up(spins));
     return (u32)v;
-}
-__device__ __forceinline__ u32 poll_word(const u64* p, u32 tag) {
-    return poll_by([](const u64* at) { return load_word(at); }, p, tag);
-}
-// The same for a word that another device may have stored.
-__device__ __forceinline__ u32 poll_shared_word(const u64* p, u32 tag) {
-    return poll_by([](const u64* at) { return load_shared_word(at); }, p, tag);
 }
 
 // ── the emulated link: what a lane stores is stamped, and whoever reads it on another device waits for its time ──

@@ -94,7 +94,7 @@ enum Reduce { ADD_COUNTS, ADD_MASSES, MAXIMUM };
 // 16 words of every block, reduced in a fixed order; the result is s.total for all threads.
 template <int KIND>
 __device__ void reduce_over_blocks(HeadScratch& s, u32 mine, int parity, u32 tag) {
-    const int tid = threadIdx.x, b = tid & 15;
+    const int tid = as_new(threadIdx.x), b = tid & 15;
     u64* words = (u64*)p.hist + (size_t)parity * p.blocks * 16;
     if (tid < 16) {
         store_word(words + (u32)this_block() * 16 + tid, tagged(mine, tag));
@@ -102,12 +102,21 @@ __device__ void reduce_over_blocks(HeadScratch& s, u32 mine, int parity, u32 tag
     }
     u32 count = 0;
     float mass = 0;
+    constexpr int EACH = (Model::blocks + 15) / 16, AT_ONCE = EACH < 9 ? EACH : 9;  // words of a thread; that it waits for together
 #pragma unroll 1
-    for (int block = tid >> 4; block < p.blocks; block += 16) {
-        const u32 v = poll_shared_word(words + block * 16 + b, tag);
-        if (KIND == ADD_COUNTS) count += v;
-        if (KIND == MAXIMUM) count = max(count, v);
-        if (KIND == ADD_MASSES) mass += __uint_as_float(v);
+    for (int first = tid >> 4; first < p.blocks; first += 16 * AT_ONCE) {
+        u64 v[AT_ONCE];
+        poll_at_once(v, tag, [&](u64 (&to)[AT_ONCE]) {
+#pragma unroll
+            for (int j = 0; j < AT_ONCE; j++) to[j] = first + 16 * j < p.blocks ? load_shared_word(words + (first + 16 * j) * 16 + b) : (u64)tag << 32;
+        });
+#pragma unroll
+        for (int j = 0; j < AT_ONCE; j++) {  // a word of nobody is 0, which adds nothing and is no maximum
+            const u32 w = (u32)v[j];
+            if (KIND == ADD_COUNTS) count += w;
+            if (KIND == MAXIMUM) count = max(count, w);
+            if (KIND == ADD_MASSES) mass += __uint_as_float(w);
+        }
     }
     s.part[tid >> 4][b] = KIND == ADD_MASSES ? __float_as_uint(mass) : count;
     sync_consumers();

@@ -105,11 +105,12 @@ __device__ __forceinline__ float inverse_norm(const Misc& misc, int w, float eps
     return rsqrtf(__fmaf_rn(sum, 1.0f / Model::dim, eps * scale * scale));
 }
 
-// Sum of what the other lanes put out of one module, two rows, all of them waited for at once.
-template <int W>
-__device__ __forceinline__ void sum_others(float& y0, float& y1, int slot, int lane, int w, int row, u32 tag) {
+// Two neighbouring words of each lane that is wanted, summed, all of them waited for at once. from: lane 0's; apart: words from
+// lane to lane.
+template <class Wanted>
+__device__ __forceinline__ float2 sum_over_lanes(const u64* from, size_t apart, u32 tag, Wanted wanted) {
     constexpr int TOGETHER = Model::lanes < 8 ? Model::lanes : 8;
-    const u64* from = (const u64*)p.obuf + ((size_t)slot * p.lanes * W + w) * p.dim + row;
+    float2 sum = {0, 0};
 #pragma unroll 1
     for (int j0 = 0; j0 < p.lanes; j0 += TOGETHER) {
         u64 v[2 * TOGETHER];
@@ -117,17 +118,28 @@ __device__ __forceinline__ void sum_others(float& y0, float& y1, int slot, int l
 #pragma unroll
             for (int j = 0; j < TOGETHER; j++) {
                 to[2 * j] = to[2 * j + 1] = (u64)tag << 32;
-                if (j0 + j < p.lanes && j0 + j != lane) load_two_shared_words(from + (size_t)(j0 + j) * W * p.dim, to[2 * j], to[2 * j + 1]);
+                if (j0 + j < p.lanes && wanted(j0 + j)) load_two_shared_words(from + (j0 + j) * apart, to[2 * j], to[2 * j + 1]);
             }
         });
 #pragma unroll
         for (int j = 0; j < TOGETHER; j++) {
-            if (j0 + j >= p.lanes || j0 + j == lane) continue;
-            if (LINK && is_far(lane, j0 + j)) wait_for_link(slot, j0 + j, w, row, tag);
-            y0 += __uint_as_float((u32)v[2 * j]);
-            y1 += __uint_as_float((u32)v[2 * j + 1]);
+            if (j0 + j >= p.lanes || !wanted(j0 + j)) continue;
+            sum.x += __uint_as_float((u32)v[2 * j]);
+            sum.y += __uint_as_float((u32)v[2 * j + 1]);
         }
     }
+    return sum;
+}
+
+// Sum of what the other lanes put out of one module, two rows.
+template <int W>
+__device__ __forceinline__ float2 sum_others(int slot, int lane, int w, int row, u32 tag) {
+    const u64* from = (const u64*)p.obuf + ((size_t)slot * p.lanes * W + w) * p.dim + row;
+    const float2 sum = sum_over_lanes(from, (size_t)W * p.dim, tag, [&](int j) { return j != lane; });
+    if constexpr (LINK)
+        for (int j = 0; j < p.lanes; j++)
+            if (j != lane && is_far(lane, j)) wait_for_link(slot, j, w, row, tag);
+    return sum;
 }
 
 // How long other lanes' outputs have been there when they are used. An idle warp notes when they come, by this device's
@@ -290,14 +302,8 @@ __device__ __forceinline__ float head_input(const Place& me, char* x, const floa
     const int low = (int)((long long)blockIdx.x * (p.dim / 2) / p.device_blocks), high = (int)((long long)(blockIdx.x + 1) * (p.dim / 2) / p.device_blocks);
 #pragma unroll 1
     for (int i = low + threadIdx.x; i < high; i += THREADS) {
-        float a = 0, b = 0;
-#pragma unroll 1
-        for (int j = 0; j < p.lanes; j++) {
-            const u64* from = (const u64*)p.f1 + (size_t)j * p.dim + 2 * i;
-            a += __uint_as_float(poll_shared_word(from, tag));
-            b += __uint_as_float(poll_shared_word(from + 1, tag));
-        }
-        store_word((u64*)p.f2 + i, tagged(pack_halves(a, b), tag));
+        const float2 all = sum_over_lanes((const u64*)p.f1 + 2 * i, p.dim, tag, [](int) { return true; });
+        store_word((u64*)p.f2 + i, tagged(pack_halves(all.x, all.y), tag));
     }
     sync_consumers();
     gather_row<Model::dim, true>((const u64*)p.f2, tag, x, misc.squares[0]);
@@ -518,10 +524,9 @@ __device__ void consume(char* sm, const Ring& ring, Misc& misc) {
                             x1 += landing[w * p.max_dim_rows + local + 1];
                         }
                         if (Model::lanes > 1 && step.others != 0.0f) {
-                            float y0 = 0, y1 = 0;
-                            sum_others<W>(y0, y1, (int)(pass & 1) * modules + module, me.lane, w, row, tag);
-                            x0 = __fmaf_rn(step.others, y0, x0);
-                            x1 = __fmaf_rn(step.others, y1, x1);
+                            const float2 y = sum_others<W>((int)(pass & 1) * modules + module, me.lane, w, row, tag);
+                            x0 = __fmaf_rn(step.others, y.x, x0);
+                            x1 = __fmaf_rn(step.others, y.y, x1);
                         }
                         s[0] = x0;
                         s[1] = x1;
