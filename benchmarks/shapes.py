@@ -1,15 +1,18 @@
-"""Shapes of known models: what the GPU benchmarks run with random weights."""
+"""Shapes of known models, the shipped one's among them: what the GPU benchmarks run with random weights."""
 
 from __future__ import annotations
 
 import dataclasses
 
+from kogagent.engine.weights import read_spec
+from kogagent.local.names import NANO, find_model
 from kogagent.spec import LANEFORMER_2B, ModelSpec
 
 SHAPES = {
     spec.name: spec
     for spec in (
         dataclasses.replace(LANEFORMER_2B, head="vocab_parallel"),
+        dataclasses.replace(read_spec(find_model(NANO)), name=NANO),
         ModelSpec(
             name="llama-3.2-1b",
             vocab_size=128256,
