@@ -174,7 +174,7 @@ def of_json_schema(
     problem: jsonschema.SchemaError | None = None
     for kind in _drafts(parameters):
         try:
-            kind.check_schema(dict(parameters))
+            kind.check_schema(dict(parameters), format_checker=_formats_for(parameters))
             break
         except jsonschema.SchemaError as error:
             problem = problem or error
@@ -213,7 +213,7 @@ def _drafts(parameters: Mapping[str, JSONValue]) -> Iterator[Any]:
         yield validators.validator_for(parameters, default=Newest)
         return
     yield Newest
-    newest = Newest(Newest.META_SCHEMA, format_checker=Newest.FORMAT_CHECKER)
+    newest = Newest(Newest.META_SCHEMA, format_checker=_formats_for(parameters))
     paths = [error.absolute_path for error in newest.iter_errors(parameters)]
     if all(path and path[-1] in ("items", "exclusiveMinimum", "exclusiveMaximum") for path in paths):
         yield Draft7Validator
@@ -223,8 +223,7 @@ def _drafts(parameters: Mapping[str, JSONValue]) -> Iterator[Any]:
 @functools.cache
 def _as_the_grammar(kind: Any) -> Any:
     """A validator class that reads as the grammar does: OpenAPI's nullable; multiples in decimals, for to
-    doubles 120.32 is none of 0.01; keywords of draft-07 in draft-04 too; patterns as ECMA-262 has them, where
-    Python's reading finds nothing."""
+    doubles 120.32 is none of 0.01; keywords of draft-07 in draft-04 too; patterns as ECMA-262 has them."""
     from jsonschema import Draft4Validator, Draft7Validator, validators
     from jsonschema.exceptions import ValidationError as Unfit
 
@@ -235,8 +234,21 @@ def _as_the_grammar(kind: Any) -> Any:
             yield Unfit(f"{value!r} is not a multiple of {of}")
 
     def pattern(validator: Any, said: Any, value: Any, schema: Any) -> Iterator[Any]:
-        if validator.is_type(value, "string") and not (re.search(said, value) or _by_ecma(said, value)):
+        if validator.is_type(value, "string") and not (_to_python(said, value) or _occurs(said, value)):
             yield Unfit(f"{value!r} does not match {said!r}")
+
+    def by_pattern(validator: Any, said: Any, value: Any, schema: Any) -> Iterator[Any]:
+        if validator.is_type(value, "object"):
+            for one, below in said.items():
+                for key in filter(functools.partial(_occurs, one), value):
+                    yield from validator.descend(value[key], below, path=key, schema_path=one)
+
+    def additional(validator: Any, said: Any, value: Any, schema: Any) -> Iterator[Any]:
+        patterns = schema.get("patternProperties")
+        if patterns and validator.is_type(value, "object"):
+            value = {key: v for key, v in value.items() if not any(_occurs(one, key) for one in patterns)}
+            schema = {key: v for key, v in schema.items() if key != "patternProperties"}
+        yield from kind.VALIDATORS["additionalProperties"](validator, said, value, schema)
 
     def allowing_null(check: Any) -> Any:
         def checked(validator: Any, said: Any, value: Any, schema: Any) -> Any:
@@ -247,21 +259,53 @@ def _as_the_grammar(kind: Any) -> Any:
 
     newer = ("const", "contains", "if", "propertyNames") if kind is Draft4Validator else ()
     known = {keyword: Draft7Validator.VALIDATORS[keyword] for keyword in newer}
-    checks = {**known, **kind.VALIDATORS, "multipleOf": multiple, "pattern": pattern}
+    own = {"multipleOf": multiple, "pattern": pattern, "patternProperties": by_pattern}
+    checks = {**known, **kind.VALIDATORS, **own, "additionalProperties": additional}
     extend: Any = validators.extend
     return extend(kind, {keyword: allowing_null(check) for keyword, check in checks.items()})
 
 
-def _by_ecma(pattern: str, text: str) -> bool:
-    r"""Whether a pattern occurs in a text as the grammar reads it: to Python \W is no "é", \s no U+FEFF, and
-    "foo$" fits "foo\n". False for a pattern that no grammar holds."""
+def _occurs(pattern: str, text: str) -> bool:
+    r"""Whether a pattern occurs in a text as the grammar reads it: to Python \W is no "é", \s is no U+FEFF,
+    "foo$" fits "foo\n", and \p{L} is no pattern. As Python does where no grammar holds the pattern."""
     from kogagent.engine.grammar.regex import PatternError, compile_pattern
 
     try:
         dfa = compile_pattern(pattern)
     except PatternError:
-        return False
+        return _to_python(pattern, text)
     return dfa is not None and dfa.matches(text)
+
+
+def _to_python(pattern: str, text: str) -> bool:
+    """The same to Python, which is far quicker with long texts and finds a little more."""
+    try:
+        return re.search(pattern, text) is not None
+    except re.error:
+        return False
+
+
+def _formats_for(parameters: Mapping[str, JSONValue]) -> Any:
+    """What a schema's own words must look like: a pattern is one to Python, or to the grammar, unless there
+    is a keyword for which jsonschema looks for patterns by itself."""
+    from jsonschema import FormatChecker
+
+    from kogagent.engine.grammar.regex import PatternError, read_pattern
+
+    checker, python = FormatChecker(()), "unevaluatedProperties" in repr(parameters)
+
+    @checker.checks("regex", raises=(re.error, PatternError))
+    def _(text: object) -> bool:
+        if isinstance(text, str):
+            try:
+                re.compile(text)
+            except re.error:
+                if python:
+                    raise
+                read_pattern(text)
+        return True
+
+    return checker
 
 
 def _extra(schema: Mapping[str, JSONValue]) -> typing.Literal["forbid"] | None:

@@ -173,6 +173,9 @@ PATTERNS: list[tuple[str, list[str], list[str]]] = [
     (r"^\D$", ["٣"], ["3"]),
     (r"^\s$", ["\ufeff"], ["a"]),
     (r"^(?!foo$)", ["foo\n"], ["foo"]),
+    (r"^\p{Lu}\p{L}*$", ["Ébène"], ["ébène", "1"]),  # the rest are none to Python
+    (r"^(?<year>\d{4})$", ["2026"], ["26"]),
+    (r"^\u{1F600}$", ["\U0001f600"], ["u{1F600}"]),
 ]
 
 
@@ -217,6 +220,44 @@ def test_a_text_that_fits_a_pattern_in_the_grammar_is_read(
             signature.read(json.dumps({"a": value}))
 
 
+@pytest.mark.parametrize(("pattern", "good", "bad"), PATTERNS, ids=[one[0] for one in PATTERNS])
+def test_a_key_that_fits_a_pattern_in_the_grammar_is_read_by_it(
+    pattern: str, good: list[str], bad: list[str]
+) -> None:
+    for others in (False, TEXT):
+        schema = {"type": "object", "patternProperties": {pattern: {"type": "integer"}}}
+        signature = of_json_schema(
+            schema | {"additionalProperties": others}, tool="t", description="", place="here"
+        )
+        for value in good:
+            for fits in (1, "x"):
+                text = json.dumps({value: fits})
+                assert accepts(signature.parameters, {value: fits}) == (fits == 1)
+                if fits == 1:
+                    assert signature.read(text) == {value: 1}
+                else:
+                    with pytest.raises(ValidationError, match="'x' is not of type 'integer'"):
+                        signature.read(text)
+        for value in bad:
+            text = json.dumps({value: "x"})
+            if others:
+                assert signature.read(text) == {value: "x"}
+            else:
+                with pytest.raises(ValidationError, match=r"does not match|not allowed"):
+                    signature.read(text)
+
+
+def test_a_key_that_fits_a_pattern_to_python_alone_is_another() -> None:
+    schema = {
+        "type": "object",
+        "patternProperties": {r"^\w$": {"type": "integer"}},
+        "additionalProperties": TEXT,
+    }
+    value = {"é": "x", "e": 1}
+    assert accepts(schema, {"é": "x"})
+    assert of_json_schema(schema, tool="t", description="", place="here").read(json.dumps(value)) == value
+
+
 def test_a_word_that_another_model_does_not_keep_to_is_read_beside_older_ones() -> None:
     schema = takes(("b",), a={"type": "integer", "minimum": 0, "exclusiveMinimum": True}, b={"const": "x"})
     with pytest.raises(ValidationError, match="'x' was expected"):
@@ -233,6 +274,7 @@ def test_a_word_that_another_model_does_not_keep_to_is_read_beside_older_ones() 
         ("patternProperties", {"patternProperties": {"[": {}}}),
         ("prefixItems", {"items": [TEXT], "prefixItems": 3}),
         ("items", {"items": [{"type": "strin"}]}),
+        ("patternProperties", {"patternProperties": {"^\\p{L}": {}}, "unevaluatedProperties": False}),
     ],
 )
 def test_what_is_wrong_in_a_word_that_older_drafts_do_not_know_is_refused(
