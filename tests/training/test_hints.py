@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+import re
 from pathlib import Path
 
 import jsonschema
 import pytest
 
 from training.dialogues import Writer
+from training.errands import COINS, reckoning
 from training.hints import HINTS, Hinted
 from training.naming import Split, held_out, kept, slots_of
 from training.pools import Pools
@@ -67,3 +69,17 @@ def test_hints_are_called_beside_other_tools_and_declined_without_theirs(
             assert bool(calls) == (c.kind == "call")
             for name, arguments in calls:
                 jsonschema.validate(arguments, schemas[name])
+
+
+def test_a_sum_that_is_told_is_the_sum_of_the_call(draws: random.Random) -> None:
+    told = 0
+    while told < 10:
+        drawn = reckoning(draws)
+        assert re.fullmatch(r"[\d.()+*/ -]+", drawn.value)
+        assert re.findall(r"[\d.]+", drawn.text) == re.findall(r"[\d.]+", drawn.value)
+        told += drawn.text != drawn.value and any(w in drawn.text for w in ("plus", "times", "minus", "over"))
+
+
+def test_a_currency_is_said_by_one_code_alone() -> None:
+    names = [name for told in COINS.values() for name in told.split("|")]
+    assert len(names) == len(set(names)) and not set(names) & set(COINS)

@@ -11,13 +11,15 @@ import pytest
 
 import training.asking
 import training.phrases
+import training.variety
 from training.asking import opening
 from training.contrast import twin
 from training.dialogues import Writer
 from training.kinds import Kinds
-from training.naming import Split, kept, words
+from training.naming import Split, checksum, kept, slots_of, widened, words
+from training.operations import _imperative
 from training.pools import Pools
-from training.spoken import Spoken, listed
+from training.spoken import _SMALL, Spoken, clock, listed
 from training.tasks import parallel, several
 from training.tools import arguments, plain
 from training.toolsmith import Toolsmith
@@ -78,6 +80,61 @@ def test_phrases_kept_for_the_test_split_stay_what_they_were() -> None:
         assert len(set(phrases)) > 20
     # the word before the last of several: any, but not those that the test split asks with
     assert not {"besides", "finally"} & set(training.phrases.ADVERBS)
+
+
+def test_phrases_of_training_alone_never_take_the_place_of_the_kept_one(draws: random.Random) -> None:
+    for _ in range(40):
+        words_ = ["".join(draws.choices("abcdefgh", k=6)) for _ in range(draws.randint(4, 30))]
+        base, more = words_[: draws.randint(4, len(words_))], words_[3:]
+        wide = widened(base, more, "train")
+        assert kept(wide) == kept(base) and wide[: len(base)] == base
+        assert widened(base, more, "test") == base
+        low = checksum(kept(base))
+        assert set(wide) == {*base, *(m for m in more if checksum(m) > low)}
+    for names, _, _, told, more_told in training.variety.PAIRS:
+        both = widened(told.split("|"), more_told.split("|"), "train")
+        assert kept(both) == kept(told.split("|")), names
+        assert len(both) > 8 and all({"a", "b"} == set(slots_of(phrase)) for phrase in both), names
+
+
+@pytest.mark.parametrize(
+    ("about", "said"),
+    [
+        ("Creates a vault.", "create a vault"),
+        ("Immediately and permanently deletes the thread.", "immediately and permanently delete the thread"),
+        ("Creates, checks and starts a job.", "create, check and start a job"),
+        ("Queries and filters that are kept", "query and filter that are kept"),
+        ("Task runners call this to report.", ""),
+        ("Running this permits a client to write.", ""),
+        ("GetRule returns a rule.", ""),
+        ("POST /v1/rules", ""),
+    ],
+)
+def test_an_operation_is_asked_for_by_what_its_description_says_it_does(about: str, said: str) -> None:
+    assert _imperative(about) == said
+
+
+def test_no_request_for_an_operation_ends_in_the_middle_of_a_phrase(draws: random.Random) -> None:
+    for _ in range(50):
+        tail = draws.choice(["of the", "that is", "and with your", "(which can"])
+        filler = " ".join("x" * draws.randint(3, 9) for _ in range(3))
+        said = _imperative(f"Lists the rules for {filler} {tail}")
+        assert said == f"list the rules for {filler}"
+
+
+def test_a_time_told_in_words_is_the_time_of_the_call(draws: random.Random) -> None:
+    seen = set[str]()
+    while seen < {"past", "half", "to", "bare"}:
+        drawn = clock(draws)
+        hour, minute = map(int, drawn.value.split(":"))
+        if drawn.text == f"{hour}:{minute:02}" != drawn.value:
+            seen.add("bare")
+        if told := re.fullmatch(r"(half past|(?:a )?quarter (?:past|to)) (\w+) in the (\w+)", drawn.text):
+            ahead = told[1].endswith("to")
+            assert minute == (45 if ahead else 30 if told[1] == "half past" else 15)
+            assert _SMALL[(hour + ahead + 11) % 12 + 1] == told[2]
+            assert (told[3] == "morning") == (hour < 12)
+            seen.add("half" if told[1] == "half past" else "to" if ahead else "past")
 
 
 def test_any_adverb_may_lead_to_the_next_request_in_training_and_none_in_the_test_split(
