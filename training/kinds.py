@@ -192,7 +192,7 @@ OBJECTS = "filter options address range settings customer contact item config de
 OBJECT_ABOUTS = "The {n}.|{N} of the request.|Holds the {n}.|What the {n} is."
 MORE_OBJECT_ABOUTS = "A {n}.|{N} to use.|The {n}, as an object.|All about the {n}.|Fields of the {n}.|{N} that is sent along.|Object with the {n}."
 OBJECT_PHRASES = "with the {n} {v}|with {n}: {v}|({n}: {v})|and {n} {v}"
-MORE_OBJECT_PHRASES = "the {n} being {v}|where the {n} is {v}|with this {n}: {v}|{n}: {v}|for the {n} {v}|using the {n} {v}|with {n} set to {v}|and the {n}: {v}|having the {n} {v}|taking {v} as the {n}|whose {n} has {v}|with the following {n}: {v}|given the {n} {v}"
+MORE_OBJECT_PHRASES = "with this {n}: {v}|{n}: {v}|with the following {n}: {v}|and the {n}: {v}|the {n}: {v}|using this {n}: {v}|for this {n}: {v}|the {n} as follows: {v}|with the {n} as follows: {v}|given this {n}: {v}|[{n}: {v}]|({n} - {v})|(the {n}: {v})|and this {n}: {v}"
 DOING = ("include", "avoid", "use", "show", "allow", "keep", "add", "send", "skip")
 
 

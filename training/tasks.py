@@ -27,6 +27,7 @@ from training.phrases import (
     TAILS,
     link,
 )
+from training.several.within import beside_another
 from training.spoken import SCALARS, Param, Spoken
 from training.tools import Task, Tool, arguments, plain
 
@@ -130,7 +131,7 @@ def parallel(rng: random.Random, tool: Tool, split: Split) -> Task | None:
     texts = {p.name: [s[p.name].text for s in sets] for p in chosen}
     lists = {k: Spoken(None, series(t, rng.choice([" and ", ", and "]))) for k, t in texts.items()}
     request = tool.ask(rng, {**spoken, **lists})
-    if _enclosed(request, lists):
+    if _enclosed(request, lists) or _run_on(request, lists, spoken):
         return None
     if len(chosen) > 1:
         orders = [", respectively", " respectively", " (respectively)"]
@@ -144,6 +145,16 @@ def _enclosed(request: str, lists: dict[str, Spoken]) -> bool:
     """Whether a list stands inside a word, a formula or quotes: "3 and 5x^2", "called 'Ann and Bo'"."""
     texts = [re.escape(t.text) for t in lists.values()]
     return any(re.search(rf"[+*'\"] ?{t}|{t}(?:[-\w^*'\"]| ?[+*=])", request) for t in texts)
+
+
+def _run_on(request: str, lists: dict[str, Spoken], given: dict[str, Spoken]) -> bool:
+    """Whether a list goes on in the value of another argument: "between 9 and 39, and 20"."""
+    others = [s.text for name, s in given.items() if name not in lists and s.text]
+    for told in lists.values():
+        before, _, after = request.partition(told.text)
+        if beside_another(f"{before} {after}", len(before), others):
+            return True
+    return False
 
 
 def _crossed(
@@ -165,7 +176,7 @@ def _crossed(
         p.name: Spoken(None, " and ".join(v.text for v in c)) for p, c in zip(chosen, columns, strict=True)
     }
     request = tool.ask(rng, {**spoken, **shown}).rstrip(".?!")
-    if _enclosed(request, shown):
+    if _enclosed(request, shown) or _run_on(request, shown, spoken):
         return None
     told = [
         ", each with each",

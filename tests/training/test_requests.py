@@ -20,7 +20,7 @@ from training.naming import Split, checksum, kept, slots_of, widened, words
 from training.operations import _imperative
 from training.pools import Pools
 from training.spoken import _SMALL, Spoken, clock, listed
-from training.tasks import parallel, several
+from training.tasks import _run_on, parallel, several
 from training.tools import arguments, plain
 from training.toolsmith import Toolsmith
 from training.values import option
@@ -195,3 +195,12 @@ def test_no_list_stands_within_a_formula(data_folder: Path, draws: random.Random
         if task := parallel(draws, smith.everyday(draws, roots), "train"):
             made += 1
             assert not re.search(r"\d(,| and) -?\d+x", task.request), task.request
+
+
+def test_no_list_goes_on_in_the_value_of_another_argument(draws: random.Random) -> None:
+    a, b, c = draws.sample(range(10, 99), 3)
+    listed_ = {"end": Spoken(None, f"{b}, and {c}")}
+    given = {"start": Spoken(a, str(a)), "end": Spoken(b, str(b))}
+    assert _run_on(f"Within the bounds {a} and {b}, and {c}, please", listed_, given)
+    assert _run_on(f"From {b}, and {c} and {a}", listed_, given)
+    assert not _run_on(f"Starting at {a} with {b}, and {c} as the ends", listed_, given)

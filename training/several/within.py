@@ -215,10 +215,10 @@ def _marked(rng: random.Random, drawn: Sets) -> str | None:
     if GLUED.search(text):
         return None
     told = [v.text for k, v in drawn.sets[0].items() if k not in marks]
-    return None if any(_beside(text, m.start(), told) for m in MARKS.finditer(text)) else text
+    return None if any(beside_another(text, m.start(), told) for m in MARKS.finditer(text)) else text
 
 
-def _beside(text: str, at: int, told: Sequence[str]) -> bool:
+def beside_another(text: str, at: int, told: Sequence[str]) -> bool:
     """Whether a list at the mark would run into a value beside it: "of 61 and ..."."""
     before = re.search(r"(?:,| (?:and|or|x|by|plus|versus|vs|to|times))(?: the| a| an)? $", text[:at])
     if before and UNIT.sub("", text[: before.start()]).endswith(tuple(told)):
