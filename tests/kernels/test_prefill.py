@@ -22,7 +22,7 @@ from kogagent.engine.backends.reference import ReferenceBackend
 from kogagent.engine.sampling import SamplingParams, choose
 from kogagent.engine.weights import random_tensors
 from kogagent.kernels.layout import plan
-from kogagent.kernels.prefill import Prefill, passes
+from kogagent.kernels.prefill import Prefill, passes, run
 from kogagent.kernels.prefill.passes import FULL
 from kogagent.kernels.prefill.products import Products
 from kogagent.kernels.prefill.run import largest
@@ -153,6 +153,15 @@ def test_nothing_is_collected_while_graphs_are_captured(
         finally:
             gc.set_threshold(*before)
         assert len(captured) == (fails_at or 4) and gc.isenabled()
+
+
+def test_engines_capture_in_turns() -> None:
+    """Who ended first would wake the collector under the other."""
+    turn = run._CAPTURING
+    with run._no_collection():
+        assert not turn.acquire(blocking=False) and not gc.isenabled()
+    assert turn.acquire(blocking=False) and gc.isenabled()
+    turn.release()
 
 
 def test_every_large_product_of_a_body_has_been_chosen(

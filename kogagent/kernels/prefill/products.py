@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import sys
 from collections.abc import Callable, Sequence
 from ctypes import byref, c_float, c_int, c_int32, c_int64, c_size_t, c_uint64, c_void_p
 from functools import partial
@@ -186,6 +187,8 @@ def handle() -> c_void_p:
 
 def _library() -> Any:
     """The cuBLASLt that torch has loaded; None where it has it in itself, or none."""
+    if sys.platform == "win32":  # no way to ask for what is loaded already
+        return None
     major = (torch.version.cuda or "").partition(".")[0]
     with contextlib.suppress(OSError):
         return ctypes.CDLL(f"libcublasLt.so.{major}", mode=os.RTLD_NOLOAD | os.RTLD_NOW)

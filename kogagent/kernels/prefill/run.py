@@ -11,6 +11,7 @@ import contextlib
 import gc
 import math
 import struct
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
@@ -43,17 +44,21 @@ def largest(parts: Sequence[Sequence[float]]) -> tuple[int, float] | None:
     return int(low[top]) + (int(high[top]) << 16), most_likely - log_sum
 
 
+_CAPTURING = threading.Lock()
+
+
 @contextlib.contextmanager
 def _no_collection() -> Iterator[None]:
     """Python's collector rests meanwhile: it may come upon an engine that failed, and to free a graph or a
-    kernel ends a capture."""
-    rests = not gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if not rests:
-            gc.enable()
+    kernel ends a capture. Engines take turns: who ends first would wake it under the other."""
+    with _CAPTURING:
+        rests = not gc.isenabled()
+        gc.disable()
+        try:
+            yield
+        finally:
+            if not rests:
+                gc.enable()
 
 
 class Prefill:
