@@ -216,8 +216,8 @@ __device__ __forceinline__ void poll(u64 (&v)[N], u32 tag, Load load) {
     before_first_look();
     poll_at_once(v, tag, load);
 }
-// CELLS of two words each, shared by all consumer threads: put(cell, value, value). No barrier after. One loop with
-// one exit: code that runs once a phase is paid for by the byte, in misses of the instruction cache.
+// CELLS of two words each, shared by all consumer threads: put(cell, value, value). No barrier after. One loop, none
+// where one turn does: code that runs once a phase is paid for by the byte, in misses of the instruction cache.
 template <int CELLS, class Put>
 __device__ __forceinline__ void gather(const u64* from, u32 tag, Put put) {
     constexpr int BATCH = CELLS > 3 * THREADS ? 4 : (CELLS + THREADS - 1) / THREADS;

@@ -99,10 +99,7 @@ __device__ __forceinline__ const u64* stream_words(const Place& me, int parity, 
 
 // One over the root of row w's mean square; scale: of what was squared.
 __device__ __forceinline__ float inverse_norm(const Misc& misc, int w, float eps, float scale) {
-    static_assert(WARPS == 8, "written out");
-    const float4 a = ((const float4*)misc.squares[w])[0], b = ((const float4*)misc.squares[w])[1];
-    const float sum = ((a.x + a.y) + (a.z + a.w)) + ((b.x + b.y) + (b.z + b.w));
-    return rsqrtf(__fmaf_rn(sum, 1.0f / Model::dim, eps * scale * scale));
+    return rsqrtf(__fmaf_rn(row_sum<1, WARPS>(misc.squares[w], 0, 0), 1.0f / Model::dim, eps * scale * scale));
 }
 
 // Two neighbouring words of each lane that is wanted, summed, all of them waited for at once. from: lane 0's; apart: words from
