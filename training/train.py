@@ -285,7 +285,10 @@ def main() -> None:
     parser.add_argument("--weights", type=Path, help="a checkpoint to take the first weights from")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--batch", type=int, default=TrainConfig.batch, help="rows a step and GPU")
-    parser.add_argument("--lr", type=float, default=TrainConfig.lr)
+    parser.add_argument("--lr", type=float, default=TrainConfig.lr, help="of the layers' matrices")
+    parser.add_argument(
+        "--lr-embed", type=float, default=TrainConfig.lr_embed, help="of the embedding and the norms"
+    )
     parser.add_argument(
         "--cooldown",
         type=float,
@@ -320,6 +323,7 @@ def main() -> None:
     config = TrainConfig(
         batch=args.batch,
         lr=args.lr,
+        lr_embed=args.lr_embed,
         cooldown=args.cooldown,
         prompt_weight=args.prompt_weight,
         seed=args.seed,

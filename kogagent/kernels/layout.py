@@ -137,9 +137,9 @@ class Layout:
     @property
     def poll_first(self) -> int:
         """Cycles before a block looks for the words of an exchange for the first time, see docs/kernel.md."""
-        if self.device_lanes == 1:
-            return 400
-        return 0 if self._phase_bytes < _PACED_BYTES else 800
+        if self._phase_bytes < _PACED_BYTES:
+            return 0
+        return 400 if self.device_lanes == 1 else 800
 
     @property
     def _phase_bytes(self) -> int:
