@@ -157,7 +157,7 @@ class Writer:
         return f"{stopped(request)} {idle}"
 
     def _called(self, rng: random.Random, given: list[Tool], task: Task, tag: str) -> Conversation:
-        thought = plan(rng, " and ".join(dict.fromkeys(words(c[0]) for c in task.calls)), self.split, 0.25)
+        thought = plan(rng, "use " + " and ".join(dict.fromkeys(c[0] for c in task.calls)), self.split, 0.25)
         messages = [
             *system(rng, self.pools),
             Message("user", self._among_others(rng, task.request)),
@@ -173,7 +173,7 @@ class Writer:
         for turn in range(rng.choice([1, 1, 1, 2])):
             if turn:
                 task = self._follow_up(rng, task, given) or single(rng, rng.choice(given))
-            thought = plan(rng, " and ".join(dict.fromkeys(words(c[0]) for c in task.calls)), self.split)
+            thought = plan(rng, "use " + " and ".join(dict.fromkeys(c[0] for c in task.calls)), self.split)
             messages.append(Message("user", task.request))
             by_name = {t.name: t for t in given}
             calls = task.calls
@@ -188,18 +188,19 @@ class Writer:
             messages.append(Message("assistant", thought, calls))
             parts = []
             kept: list[str] = []
+            asked: list[tuple[str, str, tuple[str, ...]]] = []
             failed = rng.random() < 0.08
             for i, c in enumerate(calls):
-                text, said, values = (
-                    failure(rng, c, self.split)
-                    if failed
-                    else result(rng, self.pools, by_name[c[0]], calls, i, self.split)
-                )
-                messages.append(Message("tool", text))
-                parts.append(said)
-                kept += values
+                found = failure(rng, c) if failed else result(rng, self.pools, by_name[c[0]], calls, i)
+                messages.append(Message("tool", found.text))
+                parts.append(found.said)
+                kept += found.values
+                asked += found.asked
             messages.append(Message("assistant", " ".join(dict.fromkeys(parts))))
             expected = tuple(kept)
+            if asked and len(calls) == 1 and rng.random() < 0.35:
+                question, answer, expected = rng.choice(asked)
+                messages += [Message("user", question), Message("assistant", answer)]
         return Conversation("run", [t.spec() for t in given], messages, expected, tags=(tag,))
 
     def _follow_up(self, rng: random.Random, task: Task, given: list[Tool]) -> Task | None:
@@ -261,7 +262,7 @@ class Writer:
                 made.append(self.run(rng, given))
             elif kind == "plain":
                 asked, call = shelf.plain_request(rng)
-                thought = plan(rng, words(call[0]), self.split, 0.1)
+                thought = plan(rng, f"use {call[0]}", self.split, 0.1)
                 turns = [Message("user", asked), Message("assistant", thought, (call,))]
                 made.append(Conversation("call", specs, [*system(rng, self.pools), *turns], tags=("simple",)))
             elif kind == "none":
@@ -396,8 +397,8 @@ class Writer:
                 turns = [Message("user", f"{asked}\n\n[Handed over: {dumps(given)}]")]
             turns.append(Message("assistant", text, calls))
             if calls and rng.random() < 0.4:
-                found, said, _ = result(rng, self.pools, tool, calls, 0, split)
-                turns += [Message("tool", found), Message("assistant", said)]
+                found = result(rng, self.pools, tool, calls, 0)
+                turns += [Message("tool", found.text), Message("assistant", found.said)]
                 if rng.random() < 0.4:
                     turns += self._said(rng, [t["name"] for t in specs], LAST)
             made.append(Conversation("run" if calls else "chat", specs, [*opened, *turns]))

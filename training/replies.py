@@ -6,9 +6,10 @@ import json
 import random
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from training.naming import Split, pick, uncapital, words
+from training.naming import uncapital, words
 from training.pools import Pools
 from training.tools import Call, Tool
 
@@ -37,8 +38,21 @@ def wrong(rng: random.Random, tool: Tool, good: Call) -> tuple[Call, str] | None
     return (tool.name, {**good[1], p.name: typo}), error
 
 
-def failure(rng: random.Random, c: Call, split: Split) -> tuple[str, str, list[str]]:
-    """Error text, the sentence that passes it on, and what that quotes."""
+@dataclass(frozen=True)
+class Found:
+    """What a tool answered, the sentence that passes it on, and the values that this quotes.
+
+    asked: questions about it that need no call, with their answers and what these quote.
+    """
+
+    text: str
+    said: str
+    values: tuple[str, ...] = ()
+    asked: tuple[tuple[str, str, tuple[str, ...]], ...] = ()
+
+
+def failure(rng: random.Random, c: Call) -> Found:
+    """A tool that fails, and the sentence that passes on why."""
     reason = rng.choice(
         [
             "the service is not available",
@@ -54,147 +68,267 @@ def failure(rng: random.Random, c: Call, split: Split) -> tuple[str, str, list[s
     text = rng.choice(
         [f"Error: {reason}.", f"error: {reason}", f"Failed: {reason}.", json.dumps({"error": reason})]
     )
-    said = pick(
-        rng,
-        [
-            f"The tool {c[0]} failed: {reason}.",
-            f"I could not do this, because {reason}.",
-            f"That did not work: {reason}.",
-            f"Sorry, the call failed: {reason}.",
-        ],
-        split,
-    )
-    return text, said, [reason]
+    said = rng.choice([f"The tool {c[0]} failed: {reason}.", f"That did not work: {reason}."])
+    return Found(text, said, (reason,))
 
 
-def result(
-    rng: random.Random, pools: Pools, tool: Tool, calls: Sequence[Call], i: int, split: Split
-) -> tuple[str, str, list[str]]:
-    """Result text of the i-th call of a turn, the sentence that quotes it, and the values quoted.
-
-    Among several calls the sentence says what it is about.
-    """
+def result(rng: random.Random, pools: Pools, tool: Tool, calls: Sequence[Call], i: int) -> Found:
+    """What the i-th call of a turn brought. Among several calls the sentence says what it is about."""
     c = calls[i]
-    topic = words(tool.name)
     able = {
         k: v
         for k, v in c[1].items()
         if isinstance(v, str | int | float) and not isinstance(v, bool) and len(str(v)) < 40
     }
     twins = [o[1] for j, o in enumerate(calls) if j != i and o[0] == c[0]]
-    first = next(
-        (v for k, v in able.items() if all(o.get(k) != v for o in twins)), next(iter(able.values()), None)
-    )
-    text, said, values = _result(rng, pools, topic, first, split)
-    about = topic if first is None else str(first)
-    if len(calls) > 1 and about.lower() not in said.lower():
-        said = f"For {about}: {uncapital(said, values)}"
-    return text, said, values
+    apart = [v for k, v in able.items() if all(o.get(k) != v for o in twins)] or list(able.values())
+    named = [v for v in apart if isinstance(v, str)] if len(calls) == 1 else apart
+    subject = str(named[0]) if named else None
+    kind = rng.choices((_value, _record, _names, _rows, _done, _sentence), (22, 32, 12, 14, 12, 8))[0]
+    found = kind(rng, pools, words(tool.name), subject, able)
+    about = words(tool.name) if subject is None else subject
+    if len(calls) > 1 and about.lower() not in found.said.lower():
+        found = replace(found, said=f"For {about}: {uncapital(found.said, found.values)}")
+    return found
 
 
-def _result(
-    rng: random.Random, pools: Pools, topic: str, first: Any, split: Split
-) -> tuple[str, str, list[str]]:
-    where = f" for {first}" if first is not None else ""
-    roll = rng.random()
+# Assistants pass results on in one manner: what must be learnt is which words and numbers to take.
 
-    def scalar() -> Any:
-        makers: list[Callable[[], Any]] = [
-            lambda: rng.randint(0, 99999),
-            lambda: round(rng.uniform(0, 1000), rng.choice([1, 2, 2, 3])),
-            lambda: pools.value(rng, rng.choice(["person", "city", "company", "phrase", "colour"])),
-            lambda: pools.topic(rng),
-            lambda: f"{rng.randint(2020, 2027)}-{rng.randint(1, 12):02}-{rng.randint(1, 28):02}",
-            lambda: rng.choice(["yes", "no", "open", "closed", "sunny", "delayed"]),
-        ]
-        return rng.choice(makers)()
+Args = dict[str, str | int | float]
+ASKING = frozenset(
+    [
+        *(
+            "get",
+            "find",
+            "calculate",
+            "compute",
+            "search",
+            "check",
+            "list",
+            "fetch",
+            "look",
+            "lookup",
+            "show",
+        ),
+        *("read", "query", "retrieve", "determine", "estimate"),
+    ]
+)
+FIELDS = (
+    *("status", "price", "name", "temperature", "id", "date", "total", "count", "owner", "city", "rating"),
+    *("distance", "duration", "humidity", "start_time", "available", "stock", "weight", "email", "phone"),
+    *("departs", "arrives", "author", "title", "size", "score", "level", "language", "opens", "closes"),
+)
+NUMBERS = ("price", "rating", "distance", "duration", "stock", "weight", "score", "total", "size", "cost")
+UNITS = (
+    "celsius",
+    "km",
+    "kg",
+    "EUR",
+    "USD",
+    "minutes",
+    "hours",
+    "percent",
+    "miles",
+    "GBP",
+    "points",
+    "litres",
+)
+STATUS = (
+    "sent",
+    "saved",
+    "updated",
+    "booked",
+    "removed",
+    "scheduled",
+    "queued",
+    "started",
+    "created",
+    "added",
+)
 
-    if roll < 0.3:
-        v = scalar()
-        text = rng.choice([str(v), json.dumps({"result": v}, ensure_ascii=False), f"{v}"])
-        said = pick(
-            rng,
-            [
-                f"The result of {topic}{where} is {v}.",
-                f"It is {v}.",
-                f"The answer{where} is {v}.",
-                f"{topic.capitalize()}{where}: {v}.",
-                f"I found {v}{where}.",
-            ],
-            split,
-        )
-        return text, said, [str(v)]
-    if roll < 0.65:
-        fields = {
-            re.sub(
-                r"\W+",
-                "_",
-                pools.noun(rng)
-                if rng.random() < 0.5
-                else rng.choice(
-                    [
-                        "status",
-                        "price",
-                        "name",
-                        "temperature",
-                        "id",
-                        "date",
-                        "total",
-                        "count",
-                        "owner",
-                        "city",
-                        "rating",
-                        "distance",
-                        "duration",
-                    ]
-                ),
-            ): scalar()
-            for _ in range(rng.randint(1, 4))
+
+def _scalar(rng: random.Random, pools: Pools) -> Any:
+    makers: list[Callable[[], Any]] = [
+        lambda: rng.randint(0, 99999),
+        lambda: rng.randint(0, 99),
+        lambda: round(rng.uniform(0, 1000), rng.choice([1, 2, 2, 3])),
+        lambda: pools.value(rng, rng.choice(["person", "city", "company", "phrase", "colour"])),
+        lambda: pools.topic(rng),
+        lambda: f"{rng.randint(2020, 2027)}-{rng.randint(1, 12):02}-{rng.randint(1, 28):02}",
+        lambda: f"{rng.randint(0, 23):02}:{rng.choice([0, 15, 30, 45, rng.randint(0, 59)]):02}",
+        lambda: rng.choice(["yes", "no", "open", "closed", "sunny", "light rain", "delayed", "on time"]),
+        lambda: pools.identifier(rng),
+    ]
+    return rng.choice(makers)()
+
+
+def _field(rng: random.Random, pools: Pools) -> str:
+    name = pools.noun(rng) if rng.random() < 0.4 else rng.choice(FIELDS)
+    return re.sub(r"\W+", "_", name)
+
+
+def _shown(value: Any) -> str:
+    return ("no", "yes")[value] if isinstance(value, bool) else str(value)
+
+
+def _joined(parts: Sequence[str]) -> str:
+    return ", ".join(parts[:-1]) + " and " + parts[-1] if len(parts) > 1 else parts[0]
+
+
+def _value(rng: random.Random, pools: Pools, topic: str, subject: str | None, given: Args) -> Found:
+    v = _scalar(rng, pools)
+    text = rng.choice([str(v), json.dumps({"result": v}, ensure_ascii=False), str(v)])
+    verb, _, thing = topic.partition(" ")
+    if verb not in ASKING or not thing:
+        said = f"It is {v}." if subject is None else f"The answer for {subject} is {v}."
+    else:
+        said = f"The {thing} is {v}." if subject is None else f"The {thing} for {subject} is {v}."
+    return Found(text, said, (str(v),))
+
+
+def _record(rng: random.Random, pools: Pools, topic: str, subject: str | None, given: Args) -> Found:
+    """Fields; some repeat the arguments, which nobody needs to hear again; a unit belongs to its number."""
+    fields: dict[str, Any] = {}
+    for _ in range(rng.choice([1, 2, 2, 3, 3, 4])):
+        fields[_field(rng, pools)] = rng.random() < 0.5 if rng.random() < 0.06 else _scalar(rng, pools)
+    told = {words(k): _shown(v) for k, v in fields.items()}
+    if rng.random() < 0.25:
+        field, number = rng.choice(NUMBERS), round(rng.uniform(0, 500), rng.choice([0, 1, 2]))
+        fields |= {
+            field: number,
+            rng.choice(["unit", "unit", "units", f"{field}_unit"]): (unit := rng.choice(UNITS)),
         }
-        text = json.dumps(fields, ensure_ascii=False)
-        quoted = list(fields.items())[:3]
-        said = pick(
-            rng,
-            [
-                "Here is what I found" + where + ": " + ", ".join(f"{words(k)} {v}" for k, v in quoted) + ".",
-                " ".join(f"The {words(k)} is {v}." for k, v in quoted),
-                f"{topic.capitalize()}{where}: " + ", ".join(f"{words(k)} {v}" for k, v in quoted) + ".",
-                "The " + ", the ".join(f"{words(k)} is {v}" for k, v in quoted) + ".",
-            ],
-            split,
+        told |= {field: f"{number} {unit}"}
+    if given and rng.random() < 0.45:
+        echo = {k: v for k, v in rng.sample(list(given.items()), min(len(given), 2)) if k not in fields}
+        fields = echo | fields if rng.random() < 0.8 else fields | echo
+    text = json.dumps(fields, ensure_ascii=False)
+    if len(told) == 1:
+        ((k, v),) = told.items()
+        said = f"The {k} is {v}." if subject is None else f"The {k} for {subject} is {v}."
+    elif subject is None:
+        said = (
+            "The "
+            + _joined([f"{'the ' if n else ''}{k} is {v}" for n, (k, v) in enumerate(told.items())])
+            + "."
         )
-        return text, said, [str(v) for _, v in quoted]
-    if roll < 0.82:
-        items = list(dict.fromkeys(str(scalar()) for _ in range(rng.randint(2, 5))))
-        text = rng.choice([json.dumps(items, ensure_ascii=False), ", ".join(items), "\n".join(items)])
-        said = pick(
-            rng,
-            [
-                f"I found {len(items)}: {', '.join(items)}.",
-                f"The results{where} are {', '.join(items)}.",
-                f"Here they are: {', '.join(items)}.",
-                f"There are {len(items)} results: {', '.join(items)}.",
-            ],
-            split,
+    else:
+        said = f"For {subject}: " + ", ".join(f"{k} {v}" for k, v in told.items()) + "."
+    k, v = rng.choice(list(told.items()))
+    about = f"What is the {k}?" if rng.random() < 0.6 else f"And the {k}?"
+    return Found(text, said, tuple(told.values()), ((about, f"The {k} is {v}.", (v,)),))
+
+
+def _names(rng: random.Random, pools: Pools, topic: str, subject: str | None, given: Args) -> Found:
+    items = list(dict.fromkeys(str(_scalar(rng, pools)) for _ in range(rng.randint(2, 5))))
+    text = rng.choice([json.dumps(items, ensure_ascii=False), ", ".join(items), "\n".join(items)])
+    asked = (
+        ("How many are there?", f"There are {len(items)}.", (str(len(items)),)),
+        ("Which one is the first?", f"The first is {items[0]}.", (items[0],)),
+        ("Which is the last of them?", f"The last is {items[-1]}.", (items[-1],)),
+    )
+    return Found(text, f"I found {len(items)}: {', '.join(items)}.", tuple(items), asked)
+
+
+def _rows(rng: random.Random, pools: Pools, topic: str, subject: str | None, given: Args) -> Found:
+    """Objects of the same fields: the first field names each, a number tells the least and the most."""
+    head, number = (
+        rng.choice(["name", "title", "id", "flight", "hotel", "item", "product"]),
+        rng.choice(NUMBERS),
+    )
+    kind = rng.choice(["company", "person", "city", "phrase"])
+    named = list(
+        dict.fromkeys(
+            pools.identifier(rng) if head in ("id", "flight") else pools.value(rng, kind)
+            for _ in range(rng.choice([2, 2, 3, 3, 4]))
         )
-        return text, said, items
-    number = rng.randint(100, 99999)
+    )
+    places = rng.choice([0, 1, 2])
+    amounts = [round(rng.uniform(1, 900), places) for _ in named]
+    numbers = [int(a) if places == 0 else a for a in amounts]
+    further = _field(rng, pools) if rng.random() < 0.5 else ""
+    rows = [
+        {head: n, number: a, **({further: _scalar(rng, pools)} if further not in ("", head, number) else {})}
+        for n, a in zip(named, numbers, strict=True)
+    ]
+    shape = rng.random()
+    whole: Any = (
+        rows if shape < 0.6 else {"results": rows} if shape < 0.8 else {"count": len(rows), "items": rows}
+    )
+    parts = [
+        f"{r[head]} (" + ", ".join(f"{words(k)} {v}" for k, v in r.items() if k != head) + ")" for r in rows
+    ]
+    said = f"I found {len(rows)}: {', '.join(parts)}."
+    values = tuple(str(v) for r in rows for v in r.values())
+    asked: list[tuple[str, str, tuple[str, ...]]] = []
+    if len(set(numbers)) == len(numbers):
+        order = sorted(range(len(rows)), key=lambda i: numbers[i])
+        low, high = order[0], order[-1]
+        for words_, i in ((("lowest", "smallest"), low), (("highest", "largest"), high)):
+            which = rng.choice(words_)
+            asked.append(
+                (
+                    rng.choice([f"Which one has the {which} {number}?", f"Which has the {which} {number}?"]),
+                    f"{named[i]}, with {number} {numbers[i]}.",
+                    (str(named[i]), str(numbers[i])),
+                )
+            )
+        if number in ("price", "cost", "total"):
+            which, i = rng.choice([("cheapest", low), ("most expensive", high)])
+            asked.append(
+                (
+                    f"Which is the {which}?",
+                    f"{named[i]}, with {number} {numbers[i]}.",
+                    (str(named[i]), str(numbers[i])),
+                )
+            )
+    i = rng.randrange(len(rows))
+    asked.append(
+        (
+            f"And the {number} of {named[i]}?",
+            f"The {number} of {named[i]} is {numbers[i]}.",
+            (str(numbers[i]),),
+        )
+    )
+    return Found(json.dumps(whole, ensure_ascii=False), said, values, tuple(asked))
+
+
+def _done(rng: random.Random, pools: Pools, topic: str, subject: str | None, given: Args) -> Found:
+    number = str(rng.choice([rng.randint(1, 99999), pools.identifier(rng)]))
+    word = rng.choice(STATUS)
+    text, told = rng.choice(
+        [
+            ("ok", ""),
+            ("done", ""),
+            (json.dumps({"success": True}), ""),
+            (word, word),
+            (json.dumps({"status": word}), word),
+            (f"{word} {number}", f"{word} {number}"),
+            (f"{word} as {number}", f"{word} as {number}"),
+            (f"{word} #{number}", f"{word} #{number}"),
+            (json.dumps({"status": "ok", "id": number}), f"id {number}"),
+            (json.dumps({"status": word, "id": number}), f"{word}, id {number}"),
+            (f"OK, number {number}", f"number {number}"),
+        ]
+    )
+    said = f"Done: {told}." if told else "Done."
+    return Found(text, said, (number,) if number in told else ())
+
+
+def _sentence(rng: random.Random, pools: Pools, topic: str, subject: str | None, given: Args) -> Found:
+    """A sentence is passed on as it is."""
+    noun, other = pools.noun(rng), pools.topic(rng)
+    about = subject or f"the {noun}"
     text = rng.choice(
         [
-            "ok",
-            "done",
-            f"created {number}",
-            json.dumps({"status": "ok", "id": number}),
-            json.dumps({"success": True}),
-            f"OK, number {number}",
+            rng.choice(pools.sentences),
+            f"The {noun} is {pools.adjective(rng)}.",
+            f"The {noun} is {rng.choice(STATUS)} for {about}.",
+            f"No {noun} found for {about}.",
+            f"There are {rng.randint(2, 90)} {noun}s left.",
+            f"Your {other} is {rng.choice(STATUS)}, number {rng.randint(10, 99999)}.",
+            f"{about[:1].upper()}{about[1:]} has {rng.randint(2, 400)} {noun}s.",
         ]
     )
-    has = str(number) in text
-    said = pick(
-        rng,
-        [f"Done{where}.", f"Done: {topic}{where}.", f"It worked{where}.", f"That is done{where}."],
-        split,
-    )
-    if has:
-        said = said[:-1] + f", number {number}."
-    return text, said, [str(number)] if has else []
+    text = text if text[-1] in ".!?" else text + "."
+    return Found(text, text, (text,))
