@@ -24,7 +24,7 @@ from training.naming import Split, pick, stopped, uncapital, words
 from training.phrases import IDLE
 from training.pools import Pools
 from training.render import dumps
-from training.replies import failure, result, wrong
+from training.replies import Found, failure, result, wrong
 from training.several import together
 from training.spoken import SCALARS, Param, Spoken
 from training.talk import DECLINES, plain_question, small_talk
@@ -174,9 +174,21 @@ class Writer:
             if turn:
                 task = self._follow_up(rng, task, given) or single(rng, rng.choice(given))
             thought = plan(rng, "use " + " and ".join(dict.fromkeys(c[0] for c in task.calls)), self.split)
-            messages.append(Message("user", task.request))
             by_name = {t.name: t for t in given}
             calls = task.calls
+            failed = rng.random() < 0.08
+            found = [
+                failure(rng, c) if failed else result(rng, self.pools, by_name[c[0]], calls, i)
+                for i, c in enumerate(calls)
+            ]
+            answer, expected = " ".join(dict.fromkeys(f.said for f in found)), _quoted(found)
+            asked = found[0].asked if len(calls) == 1 else ()
+            request = task.request
+            if asked and rng.random() < 0.25:  # what of the result is wanted is said at once
+                about = rng.choice(asked)
+                request, asked = f"{stopped(request)} {about.question}", ()
+                answer, expected = about.answer, about.values
+            messages.append(Message("user", request))
             if len(calls) == 1 and rng.random() < 0.18:
                 spoiled = wrong(rng, by_name[calls[0][0]], calls[0])
                 if spoiled:
@@ -186,21 +198,12 @@ class Writer:
                         ["", "", "I correct the argument.", "I try again.", "I fix that and call again."]
                     )
             messages.append(Message("assistant", thought, calls))
-            parts = []
-            kept: list[str] = []
-            asked: list[tuple[str, str, tuple[str, ...]]] = []
-            failed = rng.random() < 0.08
-            for i, c in enumerate(calls):
-                found = failure(rng, c) if failed else result(rng, self.pools, by_name[c[0]], calls, i)
-                messages.append(Message("tool", found.text))
-                parts.append(found.said)
-                kept += found.values
-                asked += found.asked
-            messages.append(Message("assistant", " ".join(dict.fromkeys(parts))))
-            expected = tuple(kept)
-            if asked and len(calls) == 1 and rng.random() < 0.35:
-                question, answer, expected = rng.choice(asked)
-                messages += [Message("user", question), Message("assistant", answer)]
+            messages += [Message("tool", f.text) for f in found]
+            messages.append(Message("assistant", answer))
+            if asked and rng.random() < 0.35:
+                about = rng.choice(asked)
+                messages += [Message("user", about.question), Message("assistant", about.answer)]
+                expected = about.values
         return Conversation("run", [t.spec() for t in given], messages, expected, tags=(tag,))
 
     def _follow_up(self, rng: random.Random, task: Task, given: list[Tool]) -> Task | None:
@@ -598,6 +601,10 @@ def _is_number(p: Param) -> bool:
 
 
 COMMON = {"get", "list", "the", "find", "search", "check", "create", "calculate"}
+
+
+def _quoted(found: list[Found]) -> tuple[str, ...]:
+    return tuple(value for f in found for value in f.values)
 
 
 def _differ(task: Task) -> bool:

@@ -39,16 +39,24 @@ def wrong(rng: random.Random, tool: Tool, good: Call) -> tuple[Call, str] | None
 
 
 @dataclass(frozen=True)
-class Found:
-    """What a tool answered, the sentence that passes it on, and the values that this quotes.
+class Asked:
+    """A question about what was found, its answer, and the values that this quotes."""
 
-    asked: questions about it that need no call, with their answers and what these quote.
+    question: str
+    answer: str
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a tool answered, the sentence that passes it on, the values that this quotes, and questions that
+    need no other call.
     """
 
     text: str
     said: str
     values: tuple[str, ...] = ()
-    asked: tuple[tuple[str, str, tuple[str, ...]], ...] = ()
+    asked: tuple[Asked, ...] = ()
 
 
 def failure(rng: random.Random, c: Call) -> Found:
@@ -215,27 +223,30 @@ def _record(rng: random.Random, pools: Pools, topic: str, subject: str | None, g
     else:
         said = f"For {subject}: " + ", ".join(f"{k} {v}" for k, v in told.items()) + "."
     k, v = rng.choice(list(told.items()))
-    about = f"What is the {k}?" if rng.random() < 0.6 else f"And the {k}?"
-    return Found(text, said, tuple(told.values()), ((about, f"The {k} is {v}.", (v,)),))
+    question = rng.choice(
+        [
+            *(f"What is the {k}?", f"What is the {k}?", f"And the {k}?", f"I only want to know the {k}."),
+            *(f"Just tell me the {k}.", f"Tell me the {k}.", f"The {k} is what I want to know."),
+        ]
+    )
+    return Found(text, said, tuple(told.values()), (Asked(question, f"The {k} is {v}.", (v,)),))
 
 
 def _names(rng: random.Random, pools: Pools, topic: str, subject: str | None, given: Args) -> Found:
     items = list(dict.fromkeys(str(_scalar(rng, pools)) for _ in range(rng.randint(2, 5))))
     text = rng.choice([json.dumps(items, ensure_ascii=False), ", ".join(items), "\n".join(items)])
     asked = (
-        ("How many are there?", f"There are {len(items)}.", (str(len(items)),)),
-        ("Which one is the first?", f"The first is {items[0]}.", (items[0],)),
-        ("Which is the last of them?", f"The last is {items[-1]}.", (items[-1],)),
+        Asked("How many are there?", f"There are {len(items)}.", (str(len(items)),)),
+        Asked("Which one is the first?", f"The first is {items[0]}.", (items[0],)),
+        Asked("Which is the last of them?", f"The last is {items[-1]}.", (items[-1],)),
     )
     return Found(text, f"I found {len(items)}: {', '.join(items)}.", tuple(items), asked)
 
 
 def _rows(rng: random.Random, pools: Pools, topic: str, subject: str | None, given: Args) -> Found:
     """Objects of the same fields: the first field names each, a number tells the least and the most."""
-    head, number = (
-        rng.choice(["name", "title", "id", "flight", "hotel", "item", "product"]),
-        rng.choice(NUMBERS),
-    )
+    head = rng.choice(["name", "title", "id", "flight", "hotel", "item", "product"])
+    number = rng.choice(NUMBERS)
     kind = rng.choice(["company", "person", "city", "phrase"])
     named = list(
         dict.fromkeys(
@@ -260,36 +271,29 @@ def _rows(rng: random.Random, pools: Pools, topic: str, subject: str | None, giv
     ]
     said = f"I found {len(rows)}: {', '.join(parts)}."
     values = tuple(str(v) for r in rows for v in r.values())
-    asked: list[tuple[str, str, tuple[str, ...]]] = []
+    asked = []
     if len(set(numbers)) == len(numbers):
         order = sorted(range(len(rows)), key=lambda i: numbers[i])
-        low, high = order[0], order[-1]
-        for words_, i in ((("lowest", "smallest"), low), (("highest", "largest"), high)):
-            which = rng.choice(words_)
-            asked.append(
-                (
-                    rng.choice([f"Which one has the {which} {number}?", f"Which has the {which} {number}?"]),
-                    f"{named[i]}, with {number} {numbers[i]}.",
-                    (str(named[i]), str(numbers[i])),
-                )
-            )
-        if number in ("price", "cost", "total"):
-            which, i = rng.choice([("cheapest", low), ("most expensive", high)])
-            asked.append(
-                (
-                    f"Which is the {which}?",
-                    f"{named[i]}, with {number} {numbers[i]}.",
-                    (str(named[i]), str(numbers[i])),
-                )
-            )
+        for i, many, of_prices in (
+            (order[0], ("lowest", "smallest", "least"), "cheapest"),
+            (order[-1], ("highest", "largest", "most"), "most expensive"),
+        ):
+            which = f"the {rng.choice(many)} {number}"
+            questions = [f"Which one has {which}?", f"Which has {which}?", f"Tell me which has {which}."]
+            if number in ("price", "cost", "total") and rng.random() < 0.7:
+                questions = [
+                    *(
+                        f"Which is the {of_prices}?",
+                        f"Tell me the {of_prices}.",
+                        f"I want the {of_prices} one.",
+                    ),
+                    *(f"Just the {of_prices}, please.", f"What is the {of_prices} of them?"),
+                ]
+            answer = f"{named[i]}, with {number} {numbers[i]}."
+            asked.append(Asked(rng.choice(questions), answer, (named[i], str(numbers[i]))))
     i = rng.randrange(len(rows))
-    asked.append(
-        (
-            f"And the {number} of {named[i]}?",
-            f"The {number} of {named[i]} is {numbers[i]}.",
-            (str(numbers[i]),),
-        )
-    )
+    answer = f"The {number} of {named[i]} is {numbers[i]}."
+    asked.append(Asked(f"And the {number} of {named[i]}?", answer, (str(numbers[i]),)))
     return Found(json.dumps(whole, ensure_ascii=False), said, values, tuple(asked))
 
 
