@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from training import handoffs, hints
-from training.beside import Shelf, unserved
+from training.beside import LOOKED_UP, UNSERVED, Shelf, unserved
 from training.contrast import twin
 from training.desk.tasks import Desk
 from training.greetings import FIRST, LAST, NO_TOOLS, exchange
@@ -26,6 +26,7 @@ from training.pools import Pools
 from training.render import dumps
 from training.replies import Found, failure, result, wrong
 from training.several import together
+from training.sketches import SKETCHES
 from training.spoken import SCALARS, Param, Spoken
 from training.talk import DECLINES, plain_question, small_talk
 from training.tasks import one_after_another, parallel, several, single
@@ -33,6 +34,7 @@ from training.tools import Task, Tool, arguments, plain
 from training.toolsmith import Toolsmith
 from training.turns import Conversation, Message, plan, system
 from training.unserved import SERVING, Unserved
+from training.usual import Bench
 
 DESK = 0.33  # share of agent-loop tasks in the others than those below
 IDLERS = 0.2  # share of requests beside which stands a sentence that asks for nothing
@@ -41,6 +43,7 @@ COURTESY = 0.043  # share of those with small talk: 3 % of all tokens
 HANDOVER = 0.045  # share of those with agents that hand over: 2 % of all tokens
 SERVED = 0.038  # share of tools that serve what is else asked in vain (training/unserved.py)
 ASTRAY = 0.055  # share of requests beside a desk's tools that have nothing to do with them
+USUAL = 0.075  # share of those beside the tools that most agents are given: 5 % of all tokens
 HINTED = 0.065  # share of those that ask for everyday tools by hints: 3 % of all tokens
 TWINS = 0.4  # share of single calls that another follows which differs in one thing
 
@@ -77,6 +80,7 @@ class Writer:
             (COURTESY, self.courtesies),
             (HANDOVER, self.handovers),
             (HINTED, self.hinted),
+            (USUAL, self.usual),
         ):
             if roll < share:
                 return make(rng, most)
@@ -469,6 +473,63 @@ class Writer:
         rest = [uncapital(p, v) for p, v in zip(parts[1:], values[1:], strict=True)]
         return link.join([*(p.rstrip(".!?") for p in [parts[0], *rest[:-1]]), rest[-1]])
 
+    # ── the tools that most agents are given ──
+
+    def usual(self, rng: random.Random, most: int) -> list[Conversation]:
+        """Plain requests for the usual tools and for others beside them, and what none of them serves."""
+        bench = Bench(rng, self.pools, self.split)
+        others: list[Tool] = []
+        if rng.random() < 0.35:
+            drawn = [self.smith.everyday(rng, s) for s in rng.sample(_CALM, rng.choice([1, 1, 2, 3]))]
+            others = list({t.name: t for t in drawn if t.name not in bench.names.values()}.values())
+        specs = [*bench.specs, *(t.spec() for t in others)]
+        specs = rng.sample(specs, len(specs))
+        made: list[Conversation] = []
+        while len(made) < min(most, 6 + len(specs)):
+            kind = rng.choices(("call", "run", "more", "other", "none", "talk"), (34, 30, 10, 12, 14, 6))[0]
+            if kind == "talk":
+                made.append(self._courtesy(rng, [], specs))
+                continue
+            if kind == "none":
+                asked = self._useless(rng, bench)
+                turns = [Message("user", asked), Message("assistant", pick(rng, DECLINES, self.split))]
+            elif kind == "other":
+                if not others:
+                    continue
+                task = single(rng, rng.choice(others))
+                turns = [Message("user", task.request), Message("assistant", "", task.calls)]
+            else:
+                turns = []
+                for _ in range(rng.choice([1, 1, 1, 2]) if kind == "run" else 1):
+                    turns += self._step(rng, bench, kind)
+            what = "run" if len(turns) > 2 else "call" if turns[-1].calls else "decline"
+            made.append(Conversation(what, specs, [*system(rng, self.pools), *turns]))
+        return made
+
+    def _step(self, rng: random.Random, bench: Bench, kind: str) -> list[Message]:
+        if kind == "more":
+            asked, steps = bench.several(rng)
+        else:
+            steps = [bench.step(rng)]
+            asked = steps[0].request
+        calls = tuple(s.call for s in steps)
+        thought = plan(rng, "use " + " and ".join(dict.fromkeys(c[0] for c in calls)), self.split, 0.25)
+        turns = [Message("user", asked), Message("assistant", thought, calls)]
+        if kind == "call":
+            return turns
+        failed = failure(rng, calls[0]) if len(steps) == 1 and rng.random() < 0.08 else None
+        if failed:
+            return [*turns, Message("tool", failed.text), Message("assistant", failed.said)]
+        turns += [Message("tool", s.result) for s in steps]
+        return [*turns, Message("assistant", " ".join(s.answer for s in steps))]
+
+    def _useless(self, rng: random.Random, bench: Bench) -> str:
+        """What none of the usual tools does; a question only where nothing searches the web."""
+        if not bench.searches and rng.random() < 0.5:
+            return bench.question(rng)
+        wishes = [u for u in UNSERVED if not u.endswith("?") and not LOOKED_UP.search(u)]
+        return pick(rng, wishes, self.split)
+
     # ── no call ──
 
     def decline(self, rng: random.Random, given: list[Tool]) -> Conversation:
@@ -586,6 +647,7 @@ class Writer:
         return Conversation("chat", [t.spec() for t in given], messages)
 
 
+_CALM = [s for s in SKETCHES if s.domain in ("home", "travel", "food", "weather", "lists")]
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 VALUES_WANTED = (
     "Please give me the values, then I can do it.",
