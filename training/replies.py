@@ -92,7 +92,7 @@ def result(rng: random.Random, pools: Pools, tool: Tool, calls: Sequence[Call], 
     apart = [v for k, v in able.items() if all(o.get(k) != v for o in twins)] or list(able.values())
     named = [v for v in apart if isinstance(v, str)] if len(calls) == 1 else apart
     subject = str(named[0]) if named else None
-    kind = rng.choices((_value, _record, _names, _rows, _done, _sentence), (22, 32, 12, 14, 12, 8))[0]
+    kind = rng.choices((_value, _record, _names, _rows, _done, _sentence), (18, 32, 10, 20, 12, 8))[0]
     found = kind(rng, pools, words(tool.name), subject, able)
     about = words(tool.name) if subject is None else subject
     if len(calls) > 1 and about.lower() not in found.said.lower():
@@ -126,7 +126,10 @@ FIELDS = (
     *("distance", "duration", "humidity", "start_time", "available", "stock", "weight", "email", "phone"),
     *("departs", "arrives", "author", "title", "size", "score", "level", "language", "opens", "closes"),
 )
-NUMBERS = ("price", "rating", "distance", "duration", "stock", "weight", "score", "total", "size", "cost")
+NUMBERS = (
+    *("price", "rating", "distance", "duration", "stock", "weight", "score", "total", "size", "cost"),
+    *("temperature", "humidity", "speed", "height", "length", "balance", "fee"),
+)
 UNITS = (
     "celsius",
     "km",
@@ -199,17 +202,26 @@ def _record(rng: random.Random, pools: Pools, topic: str, subject: str | None, g
     fields: dict[str, Any] = {}
     for _ in range(rng.choice([1, 2, 2, 3, 3, 4])):
         fields[_field(rng, pools)] = rng.random() < 0.5 if rng.random() < 0.06 else _scalar(rng, pools)
-    told = {words(k): _shown(v) for k, v in fields.items()}
-    if rng.random() < 0.25:
-        field, number = rng.choice(NUMBERS), round(rng.uniform(0, 500), rng.choice([0, 1, 2]))
-        fields |= {
-            field: number,
-            rng.choice(["unit", "unit", "units", f"{field}_unit"]): (unit := rng.choice(UNITS)),
-        }
-        told |= {field: f"{number} {unit}"}
+    measure = ""
+    if rng.random() < 0.35:
+        measure = rng.choice(NUMBERS)
+        fields[measure] = round(rng.uniform(-20, 500), rng.choice([0, 1, 1, 2]))
+        fields = {k: fields[k] for k in rng.sample(list(fields), len(fields))}
+    echo: dict[str, Any] = {}
     if given and rng.random() < 0.45:
         echo = {k: v for k, v in rng.sample(list(given.items()), min(len(given), 2)) if k not in fields}
-        fields = echo | fields if rng.random() < 0.8 else fields | echo
+    told = {words(k): _shown(v) for k, v in fields.items()}
+    amounts = [k for k, v in fields.items() if isinstance(v, int | float) and not isinstance(v, bool)]
+    units = [k for k, v in echo.items() if "unit" in words(k).split() and isinstance(v, str)]
+    if units and len(amounts) == 1:  # asked for in a unit
+        told[words(amounts[0])] += f" {echo[units[0]]}"
+    elif measure and not units:
+        unit, name = rng.choice(UNITS), rng.choice(["unit", "unit", "units"]) if len(amounts) == 1 else ""
+        items = list(fields.items())
+        place = rng.choice([len(items), [k for k, _ in items].index(measure) + 1, rng.randint(0, len(items))])
+        fields = dict([*items[:place], (name or f"{measure}_unit", unit), *items[place:]])
+        told[words(measure)] += f" {unit}"
+    fields = echo | fields if rng.random() < 0.8 else fields | echo
     text = json.dumps(fields, ensure_ascii=False)
     if len(told) == 1:
         ((k, v),) = told.items()

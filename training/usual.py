@@ -652,6 +652,11 @@ class Bench:
             ),
             *(f"What does {path} say about the {k}?", f"Read {path} and tell me the {k}.", f"{k} in {path}?"),
             *(
+                f"What {k} does {path} mention?",
+                f"Which {k} is given in {path}?",
+                f"What is the {k}? See {path}.",
+            ),
+            *(
                 f"Find the {k} in {path}.",
                 f"How is the {k} set in {path}?",
                 f"Does {path} name the {k}? Which is it?",

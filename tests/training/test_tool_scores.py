@@ -13,9 +13,9 @@ from benchmarks.tool_calls import (
     HELD_OUT,
     Question,
     arguments_match,
+    as_typed,
     ask,
     blame,
-    everyday,
     held_out,
     json_schema,
     judge,
@@ -149,10 +149,13 @@ def test_held_out_requests_are_valid_and_wholly_of_the_test_split() -> None:
             jsonschema.validate(arguments, schemas[name])
 
 
-def test_everyday_requests_hold_calls_their_tools_allow_and_files_add_tools_alone() -> None:
-    plain, files = list(everyday(files=False)), list(everyday(files=True))
+@pytest.mark.parametrize(("name", "without"), [("everyday", 20), ("counter", 16)])
+def test_typed_requests_hold_calls_their_tools_allow_and_files_add_tools_alone(
+    name: str, without: int
+) -> None:
+    plain, files = list(as_typed(name, files=False)), list(as_typed(name, files=True))
     assert len(plain) == len(files) == 50 and len({q.messages for q in plain}) == 50
-    assert sum(not q.accepted for q in plain) == 20
+    assert sum(not q.accepted for q in plain) == without
     for q, more in zip(plain, files, strict=True):
         assert more.tools[: len(q.tools)] == q.tools and len(more.tools) == len(q.tools) + 2
         assert (q.id, q.messages, q.accepted) == (more.id, more.messages, more.accepted)
@@ -169,7 +172,7 @@ def test_a_call_is_asked_for_where_one_is_right_unless_the_question_is_open() ->
     question = _question(("weather", {"city": ["Oslo"]}))
     assert question.choice(grammar=True) == "required"
     assert question.choice(grammar=False) == _question().choice(grammar=True) == "auto"
-    assert all(q.choice(grammar=True) == "auto" for q in everyday(files=False))
+    assert all(q.choice(grammar=True) == "auto" for q in as_typed("everyday", files=False))
 
 
 async def test_the_shipped_model_answers_a_question_in_the_engine() -> None:
