@@ -121,6 +121,9 @@ ASKING = frozenset(
         *("read", "query", "retrieve", "determine", "estimate"),
     ]
 )
+DOING = frozenset(
+    ["convert", "translate", "evaluate", "open", "run", "exec", "print", "write", "call", "send"]
+)
 FIELDS = (
     *("status", "price", "name", "temperature", "id", "date", "total", "count", "owner", "city", "rating"),
     *("distance", "duration", "humidity", "start_time", "available", "stock", "weight", "email", "phone"),
@@ -190,7 +193,11 @@ def _value(rng: random.Random, pools: Pools, topic: str, subject: str | None, gi
     v = _scalar(rng, pools)
     text = rng.choice([str(v), json.dumps({"result": v}, ensure_ascii=False), str(v)])
     verb, _, thing = topic.partition(" ")
-    if verb not in ASKING or not thing:
+    if not thing and verb not in ASKING | DOING:  # the tool `population`
+        thing = verb
+    elif verb not in ASKING:
+        thing = ""
+    if not thing:
         said = f"It is {v}." if subject is None else f"The answer for {subject} is {v}."
     else:
         said = f"The {thing} is {v}." if subject is None else f"The {thing} for {subject} is {v}."
