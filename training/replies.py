@@ -209,6 +209,10 @@ def _record(rng: random.Random, pools: Pools, topic: str, subject: str | None, g
     fields: dict[str, Any] = {}
     for _ in range(rng.choice([1, 2, 2, 3, 3, 4])):
         fields[_field(rng, pools)] = rng.random() < 0.5 if rng.random() < 0.06 else _scalar(rng, pools)
+    if given and rng.random() < 0.2:  # named as an argument is, and another value: no repetition
+        key = rng.choice(list(given))
+        while fields.setdefault(key, _scalar(rng, pools)) == given[key]:
+            del fields[key]
     measure = ""
     if rng.random() < 0.35:
         measure = rng.choice(NUMBERS)
