@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,13 +24,13 @@ from training.naming import Split, pick, stopped, uncapital, words
 from training.phrases import IDLE
 from training.pools import Pools
 from training.render import dumps
-from training.replies import Found, failure, result, wrong
+from training.replies import failure, result, wrong
 from training.several import together
 from training.sketches import SKETCHES
 from training.spoken import SCALARS, Param, Spoken
 from training.talk import DECLINES, plain_question, small_talk
 from training.tasks import one_after_another, parallel, several, single
-from training.tools import Task, Tool, arguments, plain
+from training.tools import Call, Task, Tool, arguments, plain
 from training.toolsmith import Toolsmith
 from training.turns import Conversation, Message, plan, system
 from training.unserved import SERVING, Unserved
@@ -160,8 +160,11 @@ class Writer:
             return f"{idle} {request}"
         return f"{stopped(request)} {idle}"
 
+    def _plan(self, rng: random.Random, calls: Sequence[Call], chance: float) -> str:
+        return plan(rng, "use " + " and ".join(dict.fromkeys(c[0] for c in calls)), self.split, chance)
+
     def _called(self, rng: random.Random, given: list[Tool], task: Task, tag: str) -> Conversation:
-        thought = plan(rng, "use " + " and ".join(dict.fromkeys(c[0] for c in task.calls)), self.split, 0.25)
+        thought = self._plan(rng, task.calls, 0.25)
         messages = [
             *system(rng, self.pools),
             Message("user", self._among_others(rng, task.request)),
@@ -177,7 +180,7 @@ class Writer:
         for turn in range(rng.choice([1, 1, 1, 2])):
             if turn:
                 task = self._follow_up(rng, task, given) or single(rng, rng.choice(given))
-            thought = plan(rng, "use " + " and ".join(dict.fromkeys(c[0] for c in task.calls)), self.split)
+            thought = self._plan(rng, task.calls, 0.55)
             by_name = {t.name: t for t in given}
             calls = task.calls
             failed = rng.random() < 0.08
@@ -185,7 +188,8 @@ class Writer:
                 failure(rng, c) if failed else result(rng, self.pools, by_name[c[0]], calls, i)
                 for i, c in enumerate(calls)
             ]
-            answer, expected = " ".join(dict.fromkeys(f.said for f in found)), _quoted(found)
+            answer = " ".join(dict.fromkeys(f.said for f in found))
+            expected = tuple(value for f in found for value in f.values)
             asked = found[0].asked if len(calls) == 1 else ()
             request = task.request
             if asked and rng.random() < 0.25:  # what of the result is wanted is said at once
@@ -269,7 +273,7 @@ class Writer:
                 made.append(self.run(rng, given))
             elif kind == "plain":
                 asked, call = shelf.plain_request(rng)
-                thought = plan(rng, f"use {call[0]}", self.split, 0.1)
+                thought = self._plan(rng, (call,), 0.1)
                 turns = [Message("user", asked), Message("assistant", thought, (call,))]
                 made.append(Conversation("call", specs, [*system(rng, self.pools), *turns], tags=("simple",)))
             elif kind == "none":
@@ -513,7 +517,7 @@ class Writer:
             steps = [bench.step(rng)]
             asked = steps[0].request
         calls = tuple(s.call for s in steps)
-        thought = plan(rng, "use " + " and ".join(dict.fromkeys(c[0] for c in calls)), self.split, 0.25)
+        thought = self._plan(rng, calls, 0.25)
         turns = [Message("user", asked), Message("assistant", thought, calls)]
         if kind == "call":
             return turns
@@ -527,8 +531,7 @@ class Writer:
         """What none of the usual tools does; a question only where nothing searches the web."""
         if not bench.searches and rng.random() < 0.5:
             return bench.question(rng)
-        wishes = [u for u in UNSERVED if not u.endswith("?") and not LOOKED_UP.search(u)]
-        return pick(rng, wishes, self.split)
+        return pick(rng, _WISHES, self.split)
 
     # ── no call ──
 
@@ -648,6 +651,7 @@ class Writer:
 
 
 _CALM = [s for s in SKETCHES if s.domain in ("home", "travel", "food", "weather", "lists")]
+_WISHES = tuple(u for u in UNSERVED if not u.endswith("?") and not LOOKED_UP.search(u))
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 VALUES_WANTED = (
     "Please give me the values, then I can do it.",
@@ -663,10 +667,6 @@ def _is_number(p: Param) -> bool:
 
 
 COMMON = {"get", "list", "the", "find", "search", "check", "create", "calculate"}
-
-
-def _quoted(found: list[Found]) -> tuple[str, ...]:
-    return tuple(value for f in found for value in f.values)
 
 
 def _differ(task: Task) -> bool:

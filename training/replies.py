@@ -1,3 +1,4 @@
+# ruff: noqa: E501, SIM905 -- words are data: one list a line reads better than wrapped ones
 """What made-up tools answer, right and wrong, and the sentences that pass it on. Knows no turns."""
 
 from __future__ import annotations
@@ -93,37 +94,20 @@ def result(rng: random.Random, pools: Pools, tool: Tool, calls: Sequence[Call], 
     named = [v for v in apart if isinstance(v, str)] if len(calls) == 1 else apart
     subject = str(named[0]) if named else None
     kind = rng.choices((_value, _record, _names, _rows, _done, _sentence), (18, 32, 10, 20, 12, 8))[0]
-    found = kind(rng, pools, words(tool.name), subject, able)
+    made = kind(rng, pools, words(tool.name), subject, able)
     about = words(tool.name) if subject is None else subject
-    if len(calls) > 1 and about.lower() not in found.said.lower():
-        found = replace(found, said=f"For {about}: {uncapital(found.said, found.values)}")
-    return found
+    if len(calls) > 1 and about.lower() not in made.said.lower():
+        made = replace(made, said=f"For {about}: {uncapital(made.said, made.values)}")
+    return made
 
 
 # Assistants pass results on in one manner: what must be learnt is which words and numbers to take.
 
 Args = dict[str, str | int | float]
 ASKING = frozenset(
-    [
-        *(
-            "get",
-            "find",
-            "calculate",
-            "compute",
-            "search",
-            "check",
-            "list",
-            "fetch",
-            "look",
-            "lookup",
-            "show",
-        ),
-        *("read", "query", "retrieve", "determine", "estimate"),
-    ]
+    "get find calculate compute search check list fetch look lookup show read query retrieve determine estimate".split()
 )
-DOING = frozenset(
-    ["convert", "translate", "evaluate", "open", "run", "exec", "print", "write", "call", "send"]
-)
+DOING = frozenset("convert translate evaluate open run exec print write call send".split())
 FIELDS = (
     *("status", "price", "name", "temperature", "id", "date", "total", "count", "owner", "city", "rating"),
     *("distance", "duration", "humidity", "start_time", "available", "stock", "weight", "email", "phone"),
@@ -133,32 +117,8 @@ NUMBERS = (
     *("price", "rating", "distance", "duration", "stock", "weight", "score", "total", "size", "cost"),
     *("temperature", "humidity", "speed", "height", "length", "balance", "fee"),
 )
-UNITS = (
-    "celsius",
-    "km",
-    "kg",
-    "EUR",
-    "USD",
-    "minutes",
-    "hours",
-    "percent",
-    "miles",
-    "GBP",
-    "points",
-    "litres",
-)
-STATUS = (
-    "sent",
-    "saved",
-    "updated",
-    "booked",
-    "removed",
-    "scheduled",
-    "queued",
-    "started",
-    "created",
-    "added",
-)
+UNITS = "celsius km kg EUR USD minutes hours percent miles GBP points litres".split()
+STATUS = "sent saved updated booked removed scheduled queued started created added".split()
 
 
 def _scalar(rng: random.Random, pools: Pools) -> Any:
@@ -183,6 +143,14 @@ def _field(rng: random.Random, pools: Pools) -> str:
 
 def _shown(value: Any) -> str:
     return ("no", "yes")[value] if isinstance(value, bool) else str(value)
+
+
+def found(items: Sequence[str]) -> str:
+    return f"I found {len(items)}: {', '.join(items)}."
+
+
+def done(told: str) -> str:
+    return f"Done: {told}." if told else "Done."
 
 
 def _joined(parts: Sequence[str]) -> str:
@@ -263,7 +231,7 @@ def _names(rng: random.Random, pools: Pools, topic: str, subject: str | None, gi
         Asked("Which one is the first?", f"The first is {items[0]}.", (items[0],)),
         Asked("Which is the last of them?", f"The last is {items[-1]}.", (items[-1],)),
     )
-    return Found(text, f"I found {len(items)}: {', '.join(items)}.", tuple(items), asked)
+    return Found(text, found(items), tuple(items), asked)
 
 
 def _rows(rng: random.Random, pools: Pools, topic: str, subject: str | None, given: Args) -> Found:
@@ -292,7 +260,6 @@ def _rows(rng: random.Random, pools: Pools, topic: str, subject: str | None, giv
     parts = [
         f"{r[head]} (" + ", ".join(f"{words(k)} {v}" for k, v in r.items() if k != head) + ")" for r in rows
     ]
-    said = f"I found {len(rows)}: {', '.join(parts)}."
     values = tuple(str(v) for r in rows for v in r.values())
     asked = []
     if len(set(numbers)) == len(numbers):
@@ -305,19 +272,18 @@ def _rows(rng: random.Random, pools: Pools, topic: str, subject: str | None, giv
             questions = [f"Which one has {which}?", f"Which has {which}?", f"Tell me which has {which}."]
             if number in ("price", "cost", "total") and rng.random() < 0.7:
                 questions = [
-                    *(
-                        f"Which is the {of_prices}?",
-                        f"Tell me the {of_prices}.",
-                        f"I want the {of_prices} one.",
-                    ),
-                    *(f"Just the {of_prices}, please.", f"What is the {of_prices} of them?"),
+                    f"Which is the {of_prices}?",
+                    f"Tell me the {of_prices}.",
+                    f"I want the {of_prices} one.",
+                    f"Just the {of_prices}, please.",
+                    f"What is the {of_prices} of them?",
                 ]
             answer = f"{named[i]}, with {number} {numbers[i]}."
             asked.append(Asked(rng.choice(questions), answer, (named[i], str(numbers[i]))))
     i = rng.randrange(len(rows))
     answer = f"The {number} of {named[i]} is {numbers[i]}."
     asked.append(Asked(f"And the {number} of {named[i]}?", answer, (str(numbers[i]),)))
-    return Found(json.dumps(whole, ensure_ascii=False), said, values, tuple(asked))
+    return Found(json.dumps(whole, ensure_ascii=False), found(parts), values, tuple(asked))
 
 
 def _done(rng: random.Random, pools: Pools, topic: str, subject: str | None, given: Args) -> Found:
@@ -338,8 +304,7 @@ def _done(rng: random.Random, pools: Pools, topic: str, subject: str | None, giv
             (f"OK, number {number}", f"number {number}"),
         ]
     )
-    said = f"Done: {told}." if told else "Done."
-    return Found(text, said, (number,) if number in told else ())
+    return Found(text, done(told), (number,) if number in told else ())
 
 
 def _sentence(rng: random.Random, pools: Pools, topic: str, subject: str | None, given: Args) -> Found:

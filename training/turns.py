@@ -77,7 +77,7 @@ def system(rng: random.Random, pools: Pools) -> list[Message]:
     ]
 
 
-def plan(rng: random.Random, text: str, split: Split, chance: float = 0.55) -> str:
+def plan(rng: random.Random, text: str, split: Split, chance: float) -> str:
     if rng.random() > chance:
         return ""
     return pick(rng, PLANS, split).format(p=text.strip().rstrip("."))

@@ -1,4 +1,4 @@
-# ruff: noqa: E501 -- sentences are data: one list a line reads better than wrapped ones
+# ruff: noqa: E501, SIM905 -- sentences are data: one list a line reads better than wrapped ones
 """The tools that most agents are given: search the web, run a command, read and write files, fetch a page, compute.
 
 What is asked of them is the plainest there is, and what they bring is read: settings, pages, snippets.
@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from training.naming import Split, in_split, pick, rename, uncapital, words
 from training.pools import Pools
+from training.replies import done, found
 from training.tools import Call
 
 # role: names; descriptions; parameters: names, description, JSON type, whether it is required
@@ -239,36 +240,11 @@ How far is {c} from {C}|What is the distance between {c} and {C} ~ {c} is {n} km
 What is the news about {f}|What's new at {f} ~ {f} has opened a new {x} in {c}.
 Is {f} in {c} any good|What do people say about {f} in {c} ~ {f} in {c} is rated {k} of 100.
 """
-KEYS = [
-    "version",
-    "license",
-    "author",
-    "port",
-    "host",
-    "timeout",
-    "language",
-    "email",
-    "owner",
-    "maintainer",
-    "theme",
-    "region",
-    "database",
-    "user",
-    "log_level",
-    "max_users",
-    "interval",
-    "currency",
-    "release_date",
-    "name",
-    "title",
-    "color",
-    "debug",
-    "retries",
-    "cache_size",
-    "base_url",
-    "branch",
-    "model",
-]
+KEYS = "version license author port host timeout language email owner maintainer theme region database user log_level max_users interval currency release_date name title color debug retries cache_size base_url branch model".split()
+STEMS = "notes todo config main app index report data test utils log setup README budget letter plan server users results summary draft list script backup".split()
+FOLDERS = "src docs tests data build lib bin assets images config scripts logs public static".split()
+PACKAGES = "requests numpy pandas flask express lodash react torch".split()
+VARIABLES = "PATH HOME USER API_KEY LANG EDITOR PORT DEBUG".split()
 
 
 def _table(text: str) -> list[tuple[list[str], str]]:
@@ -277,15 +253,15 @@ def _table(text: str) -> list[tuple[list[str], str]]:
 
 
 _SHELL, _FACTS = _table(SHELL), _table(FACTS)
-_COMMAND_OF = {
-    "read": "cat",
-    "write": "",
-    "append": "",
-    "ls": "ls",
-    "delete": "rm ",
-    "move": "mv",
-    "grep": "grep",
-}
+_ASKS = {kind: tuple(wordings.split("|")) for kind, wordings in ASKS.items()}
+_COMMANDS = COMMANDS.split("|")
+_COMMAND_OF = {"read": "cat", "ls": "ls", "delete": "rm ", "move": "mv", "grep": "grep", "fetch": "curl"}
+"""What a shell is not asked for beside a tool of its own."""
+
+
+def _word(text: str) -> str:
+    """As a name of a file or an identifier."""
+    return "".join(c if c.isalnum() else "_" for c in text)
 
 
 @dataclass
@@ -296,7 +272,7 @@ class Step:
     call: Call
     result: str
     answer: str
-    values: tuple[str, ...] = field(default=())
+    values: tuple[str, ...] = ()
 
 
 class Bench:
@@ -388,10 +364,17 @@ class Bench:
             "M": f"{rng.choice(['Mount', 'Pico', 'Monte', 'Mount'])} {pools.value(rng, 'last').capitalize()}",
             "R": pools.value(rng, "last").capitalize(),
             "T": self._title(rng),
-            **{"p": pools.value(rng, "person"), "c": pools.value(rng, "city"), "C": pools.value(rng, "city")},
-            **{"l": pools.value(rng, "country"), "f": pools.value(rng, "company")},
-            **{"x": noun, "z": pools.noun(rng), "n": f"{rng.randint(2, 9000)}", "k": str(rng.randint(3, 99))},
-            **{"y": str(rng.randint(1650, 2026)), "v": f"{rng.randint(0, 20)}.{rng.randint(0, 30)}"},
+            "p": pools.value(rng, "person"),
+            "c": pools.value(rng, "city"),
+            "C": pools.value(rng, "city"),
+            "l": pools.value(rng, "country"),
+            "f": pools.value(rng, "company"),
+            "x": noun,
+            "z": pools.noun(rng),
+            "n": f"{rng.randint(2, 9000)}",
+            "k": str(rng.randint(3, 99)),
+            "y": str(rng.randint(1650, 2026)),
+            "v": f"{rng.randint(0, 20)}.{rng.randint(0, 30)}",
             "h": f"{rng.randint(6, 12)}:{rng.choice(['00', '30'])}",
         }
 
@@ -400,37 +383,11 @@ class Bench:
         return rng.choice([f"The {a} {b}", f"{b}", f"The {b} of {self.pools.noun(rng).title()}", f"{a} {b}"])
 
     def _stem(self, rng: random.Random) -> str:
-        common = [
-            "notes",
-            "todo",
-            "config",
-            "main",
-            "app",
-            "index",
-            "report",
-            "data",
-            "test",
-            "utils",
-            "log",
-            "setup",
-            "README",
-            "budget",
-            "letter",
-            "plan",
-            "server",
-            "users",
-            "results",
-            "summary",
-            "draft",
-            "list",
-            "script",
-            "backup",
-        ]
         if rng.random() < 0.5:
-            return rng.choice(common)
-        noun = "".join(c if c.isalnum() else "_" for c in self.pools.noun(rng)).strip("_") or "page"
+            return rng.choice(STEMS)
+        noun = _word(self.pools.noun(rng)).strip("_") or "page"
         return rng.choice(
-            [noun, f"{rng.choice(common)}_{noun}", f"{noun}-{rng.randint(1, 40)}", noun.capitalize()]
+            [noun, f"{rng.choice(STEMS)}_{noun}", f"{noun}-{rng.randint(1, 40)}", noun.capitalize()]
         )
 
     def _file(
@@ -440,26 +397,9 @@ class Bench:
         return f"{where}{self._stem(rng)}.{rng.choice(ends.split())}"
 
     def _folder(self, rng: random.Random) -> str:
-        first = rng.choice(
-            [
-                "src",
-                "docs",
-                "tests",
-                "data",
-                "build",
-                "lib",
-                "bin",
-                "assets",
-                "images",
-                "config",
-                "scripts",
-                "logs",
-                "public",
-                "static",
-            ]
-        )
+        first = rng.choice(FOLDERS)
         if rng.random() < 0.3:
-            first = "".join(c if c.isalnum() else "_" for c in self.pools.noun(rng))
+            first = _word(self.pools.noun(rng))
         return first + (f"/{self._stem(rng).lower()}" if rng.random() < 0.25 else "")
 
     def _url(self, rng: random.Random) -> str:
@@ -489,6 +429,9 @@ class Bench:
 
     # ── one role each ──
 
+    def _asked(self, rng: random.Random, kind: str) -> str:
+        return pick(rng, _ASKS[kind], self.split)
+
     def _call(self, role: str, **values: Any) -> Call:
         return self.names[role], {
             self.params[role][k]: v for k, v in values.items() if k in self.params[role]
@@ -499,7 +442,7 @@ class Bench:
             asked, fact = rng.choice(_FACTS)
             values = self._values(rng)
             query = pick(rng, asked, self.split).format(**values)
-            request = pick(rng, ASKS["question"].split("|"), self.split).format(q=query)
+            request = self._asked(rng, "question").format(q=query)
             snippets = [fact.format(**values)]
             for other, more in rng.sample(_FACTS, rng.choice([0, 1, 1, 2])):
                 if other is not asked:
@@ -513,7 +456,7 @@ class Bench:
                 if rng.random() < 0.6
                 else f"{self.pools.topic(rng)} {rng.choice(['in', 'near', 'from'])} {self.pools.value(rng, 'city')}"
             )
-            request = pick(rng, ASKS["search"].split("|"), self.split).format(t=query)
+            request = self._asked(rng, "search").format(t=query)
             snippets = [rng.choice(self.pools.sentences) for _ in range(rng.randint(1, 3))]
             answer = ""
         wanted: dict[str, Any] = {"query": query}
@@ -547,57 +490,30 @@ class Bench:
             ]
         )
         if not answer:
-            answer = (
-                snippets[0]
-                if len(snippets) == 1 or titles[0] not in result
-                else f"I found {len(rows)}: {', '.join(titles)}."
-            )
+            answer = snippets[0] if len(snippets) == 1 or titles[0] not in result else found(titles)
         return Step(request, self._call("search", **wanted), result, answer)
 
     def _shell(self, rng: random.Random) -> Step:
         while True:
             asked, command = rng.choice(_SHELL)
-            served = next(
-                (r for r, c in _COMMAND_OF.items() if c and command.startswith(c) and r in self.roles), None
-            )
-            if served is None and not ("fetch" in self.roles and command.startswith("curl")):
+            if not any(r in self.roles and command.startswith(c) for r, c in _COMMAND_OF.items()):
                 break
         values = {
-            **{
-                "d": self._folder(rng),
-                "f": self._file(rng),
-                "g": self._file(rng),
-                "y": self._file(rng, "py"),
-                "z": self._file(rng, "zip"),
-            },
-            **{
-                "n": str(rng.randint(100, 60000)),
-                "k": str(rng.randint(2, 60)),
-                "u": self._url(rng),
-                "t": self._text(rng).replace("'", ""),
-            },
-            **{
-                "w": "".join(c if c.isalnum() else "_" for c in self.pools.noun(rng)),
-                "b": self._stem(rng).lower().replace("_", "-"),
-            },
-            "p": rng.choice(
-                [
-                    "requests",
-                    "numpy",
-                    "pandas",
-                    "flask",
-                    "express",
-                    "lodash",
-                    "react",
-                    "torch",
-                    self._stem(rng).lower(),
-                ]
-            ),
+            "d": self._folder(rng),
+            "f": self._file(rng),
+            "g": self._file(rng),
+            "y": self._file(rng, "py"),
+            "z": self._file(rng, "zip"),
+            "n": str(rng.randint(100, 60000)),
+            "k": str(rng.randint(2, 60)),
+            "u": self._url(rng),
+            "t": self._text(rng).replace("'", ""),
+            "w": _word(self.pools.noun(rng)),
+            "b": self._stem(rng).lower().replace("_", "-"),
+            "p": rng.choice([*PACKAGES, self._stem(rng).lower()]),
             "h": self._url(rng).split("/")[2],
-            **{
-                "v": rng.choice(["PATH", "HOME", "USER", "API_KEY", "LANG", "EDITOR", "PORT", "DEBUG"]),
-                "x": rng.choice(COMMANDS.split("|")),
-            },
+            "v": rng.choice(VARIABLES),
+            "x": rng.choice(_COMMANDS),
         }
         request = pick(rng, asked, self.split).format(**values)
         command = command.format(**values)
@@ -620,12 +536,12 @@ class Bench:
             )
         )
         result = rng.choice(["\n".join(names), json.dumps(names), ", ".join(names)])
-        return result, f"I found {len(names)}: {', '.join(names)}."
+        return result, found(names)
 
     def _ls(self, rng: random.Random) -> Step:
         folder = self._folder(rng) if "folder" in self.params["ls"] and rng.random() < 0.6 else None
         kind = "ls here" if folder is None else "ls"
-        request = pick(rng, ASKS[kind].split("|"), self.split).format(d=folder)
+        request = self._asked(rng, kind).format(d=folder)
         call = self._call("ls", **({} if folder is None else {"folder": folder}))
         return Step(request, call, *self._names(rng))
 
@@ -634,33 +550,29 @@ class Bench:
         call = self._call("read", path=path)
         if rng.random() < 0.35:
             text = " ".join(rng.choice(self.pools.sentences) for _ in range(rng.choice([1, 1, 2])))
-            return Step(pick(rng, ASKS["read"].split("|"), self.split).format(f=path), call, text, text)
+            return Step(self._asked(rng, "read").format(f=path), call, text, text)
         settings = {k: self._setting(rng, k) for k in rng.sample(KEYS, rng.randint(1, 6))}
         key = rng.choice(list(settings))
         k, value = words(key), settings[key]
         asks = [
-            *(f"What is the {k} in {path}?", f"Which {k} does {path} have?", f"What {k} does {path} set?"),
-            *(
-                f"Look into {path}: what is the {k}?",
-                f"Tell me the {k} from {path}.",
-                f"According to {path}, what is the {k}?",
-            ),
-            *(
-                f"I need the {k}. It's in {path}.",
-                f"What's the {k}? It stands in {path}",
-                f"check the {k} in {path}",
-            ),
-            *(f"What does {path} say about the {k}?", f"Read {path} and tell me the {k}.", f"{k} in {path}?"),
-            *(
-                f"What {k} does {path} mention?",
-                f"Which {k} is given in {path}?",
-                f"What is the {k}? See {path}.",
-            ),
-            *(
-                f"Find the {k} in {path}.",
-                f"How is the {k} set in {path}?",
-                f"Does {path} name the {k}? Which is it?",
-            ),
+            f"What is the {k} in {path}?",
+            f"Which {k} does {path} have?",
+            f"What {k} does {path} set?",
+            f"Look into {path}: what is the {k}?",
+            f"Tell me the {k} from {path}.",
+            f"According to {path}, what is the {k}?",
+            f"I need the {k}. It's in {path}.",
+            f"What's the {k}? It stands in {path}",
+            f"check the {k} in {path}",
+            f"What does {path} say about the {k}?",
+            f"Read {path} and tell me the {k}.",
+            f"{k} in {path}?",
+            f"What {k} does {path} mention?",
+            f"Which {k} is given in {path}?",
+            f"What is the {k}? See {path}.",
+            f"Find the {k} in {path}.",
+            f"How is the {k} set in {path}?",
+            f"Does {path} name the {k}? Which is it?",
         ]
         request = pick(rng, asks, self.split)
         if rng.random() < 0.12:
@@ -714,7 +626,7 @@ class Bench:
     def _change(self, rng: random.Random, role: str) -> Step:
         """Write, append, delete, move."""
         path, other, text = self._file(rng), self._file(rng), self._text(rng)
-        request = pick(rng, ASKS[role].split("|"), self.split).format(f=path, g=other, t=text)
+        request = self._asked(rng, role).format(f=path, g=other, t=text)
         call = self._call(role, path=path, content=text, to=other)
         result = rng.choice(
             ["ok", "done", f"wrote {len(text)} bytes", "saved", json.dumps({"success": True}), f"{path}: ok"]
@@ -724,23 +636,23 @@ class Bench:
                 ["ok", "done", "deleted" if role == "delete" else "moved", json.dumps({"success": True})]
             )
         plain = result in ("ok", "done", f"{path}: ok") or result[0] == "{"
-        return Step(request, call, result, "Done." if plain else f"Done: {result}.")
+        return Step(request, call, result, done("" if plain else result))
 
     def _grep(self, rng: random.Random) -> Step:
         text = self.pools.topic(rng)
-        request = pick(rng, ASKS["grep"].split("|"), self.split).format(t=text)
-        found = [f"{self._file(rng)}:{rng.randint(1, 400)}: {text}" for _ in range(rng.choice([0, 1, 2, 3]))]
-        answer = f"I found {len(found)}: {', '.join(found)}." if found else f"No file has {text}."
+        request = self._asked(rng, "grep").format(t=text)
+        lines = [f"{self._file(rng)}:{rng.randint(1, 400)}: {text}" for _ in range(rng.choice([0, 1, 2, 3]))]
+        answer = found(lines) if lines else f"No file has {text}."
         return Step(
             request,
             self._call("grep", pattern=text),
-            "\n".join(found) or rng.choice(["", "no matches"]),
+            "\n".join(lines) or rng.choice(["", "no matches"]),
             answer,
         )
 
     def _fetch(self, rng: random.Random) -> Step:
         url = self._url(rng)
-        request = pick(rng, ASKS["fetch"].split("|"), self.split).format(u=url)
+        request = self._asked(rng, "fetch").format(u=url)
         text = rng.choice(self.pools.sentences)
         return Step(
             request, self._call("fetch", url=url), rng.choice([text, f"{self._title(rng)}\n{text}"]), text
@@ -758,7 +670,7 @@ class Bench:
                 (f"print('{word}'.upper())", word.upper()),
             ]
         )
-        request = pick(rng, ASKS["python"].split("|"), self.split).format(c=code)
+        request = self._asked(rng, "python").format(c=code)
         return Step(request, self._call("python", code=code), value, f"It printed: {value}.", (value,))
 
     def _calc(self, rng: random.Random) -> Step:
