@@ -189,7 +189,7 @@ def request(
     goal = re.sub(r"\{(\w+)\}", lambda m: given[m.group(1)].text, goal)
     own = {s.key for s in sketch.slots if s.phrases} & plain
     if goal[0] != "." and left and own >= left.keys() and rng.random() < 0.08:
-        return _story(rng, sketch, goal, slots, left, split)
+        return _story(rng, sketch, goal, slots, left, split, given)
     later = ""
     able = [k for k in left if k in own and left[k].value is not None and not isinstance(left[k].value, dict)]
     if able and rng.random() < 0.1:  # one value comes in a sentence of its own
@@ -203,7 +203,7 @@ def request(
         text = _led(rng, sketch, goal, parts, split, given)
     else:
         tail = _flowing(parts) if rng.random() < 0.85 else ", ".join(p.lstrip(",; ") for p in parts)
-        text = _sentence(rng, sketch, _close(f"{goal} {tail}"), split)
+        text = _sentence(rng, sketch, _close(f"{goal} {tail}"), split, given)
     return text + later if not later or text[-1] in ".?!" else f"{text}.{later}"
 
 
@@ -212,13 +212,15 @@ def _close(text: str) -> str:
     return re.sub(r"\b(last|next|past|coming|upcoming) an? ", r"\1 ", text)
 
 
-def _sentence(rng: random.Random, sketch: Sketch, body: str, split: Split) -> str:
+def _sentence(rng: random.Random, sketch: Sketch, body: str, split: Split, given: dict[str, Spoken]) -> str:
     if body.startswith("?"):
         return f"{body[1:]}?" if rng.random() < 0.93 else body[1:]
     kind = "!" if body.startswith("!") else sketch.opened
     text = pick(rng, OPENERS[kind], split).replace("{g}", body.lstrip("!"))
     if rng.random() < 0.06:  # as typed into a search box
-        text = body.lstrip("!").removeprefix("the ")
+        text = body.lstrip("!")
+        if not any(text.startswith(s.text) for s in given.values()):  # whose article is its own
+            text = text.removeprefix("the ")
     return capital(text) if rng.random() < 0.95 else text
 
 
@@ -320,7 +322,7 @@ def _led(
     ahead = _flowing(parts).lstrip(",; ")
     if re.match(r"with .*\d", ahead):
         ahead = choose(rng, ["With ", "Given ", "Assuming ", "For "], AHEAD, split) + ahead[5:]
-    rest = uncapital(_sentence(rng, sketch, goal, split), [s.text for s in given.values()])
+    rest = uncapital(_sentence(rng, sketch, goal, split, given), [s.text for s in given.values()])
     return _close(f"{opening(ahead, given)}, {rest}")
 
 
@@ -331,6 +333,7 @@ def _story(
     slots: dict[str, Slot],
     left: dict[str, Spoken],
     split: Split,
+    given: dict[str, Spoken],
 ) -> str:
     """The values in sentences of their own."""
     told = []
@@ -357,7 +360,7 @@ def _story(
             form = choose(rng, ["{N}: {v}.", "Take {v} as the {n}."], TOLD_OF_MANY, split)
         a = "an" if name[0] in "aeiou" else "a"
         told.append(form.format(n=name, N=name.capitalize(), v=f"{spoken.text}{unit}", a=a))
-    question = _sentence(rng, sketch, goal, split)
+    question = _sentence(rng, sketch, goal, split, given)
     story = pick(rng, STORIES, split)
     if "Now, " in story and not question.startswith("I"):
         question = question[0].lower() + question[1:]

@@ -9,6 +9,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from training.asking import request
 from training.dialogues import Writer
 from training.families import FAMILIES, WORDINGS
 from training.kinds import Kinds
@@ -199,3 +200,17 @@ def test_tools_that_resemble_each_other_share_words_and_extras_none_of_their_nam
     assert others[-1] is named["least_common_multiple"]
     for slots in EXTRAS.values():
         assert len({s.key for s in slots}) == len(slots) and not any(s.required for s in slots)
+
+
+def test_a_search_box_drops_the_goals_article_and_no_values(draws: random.Random) -> None:
+    (sketch,) = parse(
+        "date_add | c | the eve of {start} ; {start} plus a week ; the week of {start} ; {start} less a day\n"
+        "A Moves a date.\n"
+        "start date : from {v} # The date.\n",
+        "maths",
+    )
+    said = Spoken("2020-01-12", "the 12th of January, 2020")
+    slots = {slot.key: slot for slot in sketch.slots}
+    texts = [request(draws, sketch, slots, {"start": said}, "train") for _ in range(2000)]
+    assert all(said.text.lower() in text.lower() for text in texts)
+    assert any(text.lower().startswith(("eve ", "week ")) for text in texts)
