@@ -48,7 +48,7 @@ STAGGERS = (
     (8, 12000),
 )
 """(phases, cycles between two of them); a layer of LaneFormer-2B takes about 140,000."""
-SLACK_US = 2.0  # a bin of csrc/monokernel.cu
+SLACK_US = 2.0  # a bin of csrc/slack.cuh
 PARTS: dict[str, tuple[str, float]] = {
     "cards": ("any", 20),
     "exchange": ("any", 120),

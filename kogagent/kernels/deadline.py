@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from kogagent.kernels.layout import PHASES, Layout, kind_of
 
-BEAT = 2  # what a beat says more than its progress: csrc/monokernel.cu
+BEAT = 2  # what a beat says more than its progress: csrc/landings.cuh
 _INPUTS = (
     "the stream",
     "attention from its splits",

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 THREADS = 384
 ENTRIES = ("decode", "stream_only")
 PROFILE_SLOTS = 24  # of csrc/exchange.cuh
-SLACK_BINS = 32  # of csrc/monokernel.cu
+SLACK_BINS = 32  # of csrc/slack.cuh
 STATUS_WORDS = 32  # csrc/params.cuh says what each is
 
 _spent: list[tuple[list[Any], torch.device]] = []

@@ -41,7 +41,7 @@ HOST = Path(__file__).resolve().parent / "block_machine"
 _WAITS = {
     "(++spins & 255) == 0": ("exchange.cuh", "(machine_wait(), ++spins & 255) == 0"),
     "(++c.spins & 1023) != 0": ("exchange.cuh", "(machine_wait(), ++c.spins & 1023) != 0"),
-    "if (*quit) return;": ("monokernel.cu", "if (machine_wait(), *quit) return;"),
+    "if (*quit) return;": ("slack.cuh", "if (machine_wait(), *quit) return;"),
 }
 
 
