@@ -46,6 +46,11 @@ TOWNS = (
     "Osaka Oslo Ottawa Oxford Paris Perth Porto Prague Quito Reykjavik Riga Santiago Sarajevo Seoul Seville Shanghai Singapore Sofia Stockholm Sydney Taipei Tallinn Tokyo Toronto Tunis Turin "
     "Valencia Vancouver Venice Vienna Vilnius Warsaw Zagreb Zurich"
 ).split()
+STREETS = "Mill Church Station Park Harbour Castle Bridge Garden Forest School King Queen Market River Hill Abbey Elm Oak Maple Cedar North South".split()
+WAYS = (
+    "{} Street", "{} Street", "{} Road", "{} Lane", "{} Avenue", "{} Row", "{} Drive", "{} Square", "{} Close", "{} Way", "{} Court",
+    "Rue {} #", "Via {} #", "Calle {} #", "Avenida {} #", "{}weg #", "{}straße #", "{}gatan #", "ul. {} #", "Plaza {} #",
+)  # fmt: skip
 COINS = {
     "USD": "dollars|US dollars|American dollars|bucks", "EUR": "euros|euro", "GBP": "pounds|British pounds|pounds sterling", "JPY": "yen|Japanese yen", "CHF": "Swiss francs|francs",
     "CAD": "Canadian dollars", "AUD": "Australian dollars", "NZD": "New Zealand dollars", "INR": "rupees|Indian rupees", "PLN": "zloty|Polish zloty", "SEK": "Swedish kronor|Swedish crowns",
@@ -79,6 +84,8 @@ def sort(kinds: Kinds, kind: str) -> Sort | None:
             return Sort(schema, coin)
         case "town":
             return Sort(schema, verbatim(lambda r: _town(kinds, r)))
+        case "address":
+            return Sort(schema, verbatim(lambda r: _address(kinds, r)))
     return None
 
 
@@ -107,6 +114,21 @@ def _town(kinds: Kinds, rng: random.Random) -> str:
     if roll < 0.4:
         return rng.choice(TOWNS)
     return rng.choice(CITIES)[0] if roll < 0.75 else kinds.pools.value(rng, "city")
+
+
+def _address(kinds: Kinds, rng: random.Random) -> str:
+    """A house as it is written where people live: with its town or without, the number before or behind."""
+    pools = kinds.pools
+    stem = rng.choice([pools.value(rng, "last"), pools.noun(rng).title(), rng.choice(STREETS)])
+    street, count = rng.choice(WAYS).format(stem), rng.randint(1, 240)
+    if street[-1] == "#":  # Lindenweg 7, Calle Mayor 12
+        place = street.replace("#", str(count))
+    else:
+        place = f"{count}{rng.choice(['', '', '', '', 'a', 'b'])} {street}"
+    if rng.random() < 0.2:
+        return place
+    code = rng.choice(["", "", "", f"{rng.randint(10000, 99999)} "])
+    return f"{place}, {code}{_town(kinds, rng)}"
 
 
 def coin(rng: random.Random) -> Spoken:

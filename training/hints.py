@@ -1,6 +1,6 @@
 """Everyday tools that people ask for without naming what is to be done: wordings and the calls they mean.
 
-A block of hints.txt: group | names | descriptions; a line for each parameter, in the notation of
+A block of a file in indirect/: group | names | descriptions; a line for each parameter, in the notation of
 training/domains; a line with = for each value that is no parameter's but told in a wording; wordings,
 each with what it tells in other words, and for several calls with what it tells for each:
 
@@ -71,7 +71,7 @@ def _value(text: str) -> Any:
     return json.loads(text) if re.fullmatch(r"-?[\d.]+|true|false", text) else text
 
 
-HINTS = _read(Path(__file__).with_name("hints.txt"))
+HINTS = [hint for path in sorted((Path(__file__).parent / "indirect").glob("*.txt")) for hint in _read(path)]
 
 
 @dataclass(frozen=True)
@@ -134,12 +134,15 @@ def _filled(value: Any, said: dict[str, Spoken]) -> Any:
 
 
 def _sort(kinds: Kinds, rng: random.Random, one: Slot) -> tuple[dict[str, Any], Draw]:
-    """An enumeration keeps its options as they stand: wordings name them."""
-    if one.kind != "enum":
+    """An enumeration keeps its options as they stand: wordings name them. said: such options that the schema does not
+    show. sought: one of these or, four times of ten, anything."""
+    if one.kind not in ("enum", "said", "sought"):
         made = errands.sort(kinds, one.kind) or sort(kinds, rng, one.kind, one.args, one.about)
         return made.schema, made.draw
     options = one.args.split("|")
-    return {"type": "string", "enum": options}, verbatim(lambda r: r.choice(options))
+    anything = 0.4 if one.kind == "sought" else 0.0
+    schema = {"type": "string", "enum": options} if one.kind == "enum" else {"type": "string"}
+    return schema, verbatim(lambda r: kinds.pools.topic(r) if r.random() < anything else r.choice(options))
 
 
 def _typed(rng: random.Random, request: str) -> str:
