@@ -32,6 +32,7 @@ HEAD_SCRATCH = 2496
 MISC = 944
 KEY_BLOCK = 8  # positions that go to one split together: a chunk
 _PACED_BYTES = 40_000  # of a phase on a block
+_LONG_BYTES = 700_000  # of one whose weights take so long that an early look at words costs nothing
 _STAGGER_BYTES = 193  # of a block's tape of one layer, for each cycle between two lanes
 # Pieces of the merge of splits, 4 values of up to 4 splits each, that a block does all by itself.
 DIRECT_PIECES = 288  # SmolLM2's 8 splits: 2,733 tok/s against 2,707 with 16 merged by slices
@@ -130,16 +131,22 @@ class Layout:
 
         What is asked for in a burst queues before the words that blocks wait for. None where lanes of one
         card wait in turns, since the others need what a waiting one leaves, nor where a phase's weights
-        fit into the ring. On one H200, of all paces tried with the same first look: docs/kernel.md.
+        fit into the ring. Measured on H200: docs/kernel.md.
         """
-        return 0 if self.device_lanes > 1 or self._phase_bytes < _PACED_BYTES else 400
+        if self.device_lanes > 1 or self._phase_bytes < _PACED_BYTES:
+            return 0
+        if self._phase_bytes >= _LONG_BYTES:
+            return 375
+        return 440 if self.devices > 1 else 400
 
     @property
     def poll_first(self) -> int:
         """Cycles before a block looks for the words of an exchange for the first time, see docs/kernel.md."""
         if self._phase_bytes < _PACED_BYTES:
             return 0
-        return 400 if self.device_lanes == 1 else 800
+        if self.device_lanes > 1:
+            return 800
+        return 100 if self._phase_bytes >= _LONG_BYTES else 400
 
     @property
     def _phase_bytes(self) -> int:
