@@ -134,8 +134,8 @@ def _filled(value: Any, said: dict[str, Spoken]) -> Any:
 
 
 def _sort(kinds: Kinds, rng: random.Random, one: Slot) -> tuple[dict[str, Any], Draw]:
-    """An enumeration keeps its options as they stand: wordings name them. said: such options that the schema does not
-    show. sought: one of these or, four times of ten, anything."""
+    """An enumeration keeps its options as they stand: wordings name them. said: options that the schema does
+    not show. sought: one of these or, four times of ten, anything."""
     if one.kind not in ("enum", "said", "sought"):
         made = errands.sort(kinds, one.kind) or sort(kinds, rng, one.kind, one.args, one.about)
         return made.schema, made.draw

@@ -237,6 +237,14 @@ def articles(text: str) -> str:
     return re.sub(r"\b([Aa]) (?=[aeio])", r"\1n ", text)
 
 
+def _any_noun(rng: random.Random, kinds: Kinds, words: str) -> str:
+    """Now and then with any noun for its last word: a list that is known by heart is not read from the file."""
+    noun = kinds.pools.noun(rng)
+    if rng.random() < 0.6 or not re.fullmatch("[a-z]{3,14}", noun):
+        return words
+    return f"{words.rpartition(' ')[0]} {noun}".strip()
+
+
 def _job(rng: random.Random, kinds: Kinds) -> str:
     """Now and then any profession, of one word."""
     job: str = kinds.pools.value(rng, "job").lower() if rng.random() < 0.4 else ""
@@ -295,7 +303,9 @@ def draw_fact(
         obj = _job(rng, kinds) or obj
     elif kind.of_things and (beside or rng.random() < 0.2):
         obj = f"{rng.choice(MODIFIERS)} {beside.split()[-1] if beside else obj}"
-    said = kind.words(rng)
+    said = {
+        name: _any_noun(rng, kinds, word) if name in "vs" else word for name, word in kind.words(rng).items()
+    }
     chosen = said.pop("v", "")
     text, number, unit = (chosen, 0.0, "") if chosen else _value(rng, kinds, kind, money)
     written = unit.capitalize() if kind.quantity == "temperature" else unit
