@@ -72,7 +72,7 @@ EXTRA: dict[str, set[str]] = {
     "engine.backends": {"kernels.cpu.library", "kernels.cpu"},  # asks whether it was built; loads no torch
     "engine.grammar.compiled": {"kernels.cpu"},  # what a vocabulary's walk does in a tenth of the time
     "engine.formats.blocks": {"kernels.cpu"},  # the CPU program unpacks blocks ten times as fast as numpy
-    "tools.schema": {"engine.grammar.regex"},  # a pattern is read as the grammar holds it
+    "tools.validate": {"engine.grammar.regex"},  # a pattern is read as the grammar holds it
     "loop.handoff": {"tools"},  # a hand-off is a tool to the model
     "loop.agent": {"tools"},  # an Agent is built from functions; the loop itself sees the Tools protocol
 }

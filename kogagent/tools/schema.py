@@ -9,27 +9,24 @@ from __future__ import annotations
 import functools
 import inspect
 import json
-import math
-import re
-import sys
-import types
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Annotated, Any, get_args, get_origin
 
 import docstring_parser
 import typing_extensions
-from pydantic import AfterValidator, ConfigDict, EncodedBytes, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 from pydantic.fields import FieldInfo
 from pydantic_core import SchemaError as CoreError
 from pydantic_core import from_json, to_jsonable_python
 
 from kogagent.errors import SchemaError
+from kogagent.tools.annotations import hints_of, known_types, typed_dict
 from kogagent.tools.narrowed import Narrowed
 from kogagent.tools.subset import subset
+from kogagent.tools.validate import checked
 from kogagent.types import JSONValue, RunContext
 
 _FIRST = "\0context"  # a name for what has none: any other may be an argument's
@@ -99,7 +96,7 @@ def of_function(
     fixed: parameters a partial has already given; method: the first parameter is `self`. Raises SchemaError.
     """
     parameters = list(inspect.signature(function).parameters.values())[1 if method else 0 :]
-    hints, names = _hints(function, tool, place)
+    hints, names = hints_of(function, tool, place)
     docs = docstring_parser.parse(inspect.getdoc(_documented(function)) or "")
     told = {
         name.strip(): doc.description
@@ -155,7 +152,7 @@ def of_function(
 
 def of_type(annotation: Any, *, name: str) -> tuple[TypeAdapter[Any], Mapping[str, JSONValue]]:
     """The validator and schema of an output type, a JSON value of any type. Raises SchemaError."""
-    alias: Any = typing_extensions.TypeAliasType("Output", _known_types(annotation))  # which takes a config
+    alias: Any = typing_extensions.TypeAliasType("Output", known_types(annotation))  # which takes a config
     adapter = _adapter(alias, name, "the output type", {}, _BASE64)
     return adapter, subset(_raw_schema(adapter, name, "the output type"), name, "the output type")
 
@@ -165,147 +162,13 @@ def of_json_schema(
 ) -> Signature:
     """The signature of a tool that a JSON Schema describes; context: it takes the RunContext first.
 
-    A schema that names no draft, and is one of 2020-12 but for tuples or open bounds as draft-07 or draft-04
-    have them, is read as one of these. Raises SchemaError for what is no schema.
+    A schema that names no draft is read as `validate.checked` says. Raises SchemaError for what is no schema.
     """
-    import jsonschema
-    from referencing import Registry
-
-    problem: jsonschema.SchemaError | None = None
-    for kind in _drafts(parameters):
-        try:
-            kind.check_schema(dict(parameters), format_checker=_formats_for(parameters))
-            break
-        except jsonschema.SchemaError as error:
-            problem = problem or error
-    else:
-        assert problem is not None
-        path = "".join(f"/{part}" for part in problem.absolute_path)
-        raise SchemaError(
-            f"tool {tool!r} ({place}) has an invalid schema at {path or '/'}: {problem.message}",
-            tool=tool,
-            path=path,
-        ) from problem
-    if problem is not None:
-        parameters = {"$schema": kind.META_SCHEMA["$schema"], **parameters}
-    validator = _as_the_grammar(kind)(parameters, registry=Registry())  # an empty one: nothing is fetched
-
-    def check(values: dict[str, Any]) -> dict[str, Any]:
-        error = jsonschema.exceptions.best_match(validator.iter_errors(values))
-        if error is not None:
-            where = ".".join(str(part) for part in error.absolute_path)
-            raise ValueError(f"{where}: {error.message}" if where else error.message)
-        return values
-
+    parameters, check = checked(parameters, tool, place)
     adapter = TypeAdapter(Annotated[dict[str, Any], AfterValidator(check)])
     if not context:
         return Signature(description, parameters, "", (), adapter, None)
     return Signature(description, parameters, _FIRST, ((_FIRST, None),), adapter, None)
-
-
-def _drafts(parameters: Mapping[str, JSONValue]) -> Iterator[Any]:
-    """The drafts that a schema may be of: the one it names, or 2020-12 and, where older ones have other words
-    for all that is wrong there, those. They know fewer keywords: what is wrong in a newer one would pass."""
-    from jsonschema import Draft4Validator, Draft7Validator, validators
-    from jsonschema import Draft202012Validator as Newest
-
-    if "$schema" in parameters:
-        yield validators.validator_for(parameters, default=Newest)
-        return
-    yield Newest
-    newest = Newest(Newest.META_SCHEMA, format_checker=_formats_for(parameters))
-    paths = [error.absolute_path for error in newest.iter_errors(parameters)]
-    if all(path and path[-1] in ("items", "exclusiveMinimum", "exclusiveMaximum") for path in paths):
-        yield Draft7Validator
-        yield Draft4Validator
-
-
-@functools.cache
-def _as_the_grammar(kind: Any) -> Any:
-    """A validator class that reads as the grammar does: OpenAPI's nullable; multiples in decimals, for to
-    doubles 120.32 is none of 0.01; keywords of draft-07 in draft-04 too; patterns as ECMA-262 has them."""
-    from jsonschema import Draft4Validator, Draft7Validator, validators
-    from jsonschema.exceptions import ValidationError as Unfit
-
-    def multiple(validator: Any, of: Any, value: Any, schema: Any) -> Iterator[Any]:
-        if not validator.is_type(value, "number"):
-            return
-        if value in (math.inf, -math.inf) or Fraction(str(value)) % Fraction(str(of)):
-            yield Unfit(f"{value!r} is not a multiple of {of}")
-
-    def pattern(validator: Any, said: Any, value: Any, schema: Any) -> Iterator[Any]:
-        if validator.is_type(value, "string") and not (_to_python(said, value) or _occurs(said, value)):
-            yield Unfit(f"{value!r} does not match {said!r}")
-
-    def by_pattern(validator: Any, said: Any, value: Any, schema: Any) -> Iterator[Any]:
-        if validator.is_type(value, "object"):
-            for one, below in said.items():
-                for key in filter(functools.partial(_occurs, one), value):
-                    yield from validator.descend(value[key], below, path=key, schema_path=one)
-
-    def additional(validator: Any, said: Any, value: Any, schema: Any) -> Iterator[Any]:
-        patterns = schema.get("patternProperties")
-        if patterns and validator.is_type(value, "object"):
-            value = {key: v for key, v in value.items() if not any(_occurs(one, key) for one in patterns)}
-            schema = {key: v for key, v in schema.items() if key != "patternProperties"}
-        yield from kind.VALIDATORS["additionalProperties"](validator, said, value, schema)
-
-    def allowing_null(check: Any) -> Any:
-        def checked(validator: Any, said: Any, value: Any, schema: Any) -> Any:
-            null = value is None and schema.get("nullable") is True
-            return () if null else check(validator, said, value, schema)
-
-        return checked
-
-    newer = ("const", "contains", "if", "propertyNames") if kind is Draft4Validator else ()
-    known = {keyword: Draft7Validator.VALIDATORS[keyword] for keyword in newer}
-    own = {"multipleOf": multiple, "pattern": pattern, "patternProperties": by_pattern}
-    checks = {**known, **kind.VALIDATORS, **own, "additionalProperties": additional}
-    extend: Any = validators.extend
-    return extend(kind, {keyword: allowing_null(check) for keyword, check in checks.items()})
-
-
-def _occurs(pattern: str, text: str) -> bool:
-    r"""Whether a pattern occurs in a text as the grammar reads it: to Python \W is no "é", \s is no U+FEFF,
-    "foo$" fits "foo\n", and \p{L} is no pattern. As Python does where no grammar holds the pattern."""
-    from kogagent.engine.grammar.regex import PatternError, compile_pattern
-
-    try:
-        dfa = compile_pattern(pattern)
-    except PatternError:
-        return _to_python(pattern, text)
-    return dfa is not None and dfa.matches(text)
-
-
-def _to_python(pattern: str, text: str) -> bool:
-    """The same to Python, which is far quicker with long texts and finds a little more."""
-    try:
-        return re.search(pattern, text) is not None
-    except re.error:
-        return False
-
-
-def _formats_for(parameters: Mapping[str, JSONValue]) -> Any:
-    """What a schema's own words must look like: a pattern is one to Python, or to the grammar, unless there
-    is a keyword for which jsonschema looks for patterns by itself."""
-    from jsonschema import FormatChecker
-
-    from kogagent.engine.grammar.regex import PatternError, read_pattern
-
-    checker, python = FormatChecker(()), "unevaluatedProperties" in repr(parameters)
-
-    @checker.checks("regex", raises=(re.error, PatternError))
-    def _(text: object) -> bool:
-        if isinstance(text, str):
-            try:
-                re.compile(text)
-            except re.error:
-                if python:
-                    raise
-                read_pattern(text)
-        return True
-
-    return checker
 
 
 def _extra(schema: Mapping[str, JSONValue]) -> typing.Literal["forbid"] | None:
@@ -373,97 +236,12 @@ def _is_context(hint: Any) -> bool:
     return hint is RunContext or get_origin(hint) is RunContext
 
 
-def _hints(function: Callable[..., Any], tool: str, place: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Annotations with their strings resolved, and the names of the enclosing functions and class they were
-    resolved with: a local type's own annotations need them too."""
-    target: Any = function
-    while not (inspect.isfunction(target) or inspect.ismethod(target)):
-        inner = getattr(target, "func", None) or getattr(target, "__wrapped__", None)
-        if inner is None:
-            if inspect.isbuiltin(target) or inspect.isclass(target):
-                break
-            inner = type(target).__call__
-        target = inner
-    target = inspect.unwrap(target)
-    local: dict[str, Any] = {}
-    home = getattr(target, "__globals__", {})
-    frame = sys._getframe(1)
-    frames = []
-    while frame is not None:
-        if frame.f_globals is home and frame.f_locals is not frame.f_globals:
-            frames.append(frame)
-        frame = frame.f_back  # type: ignore[assignment]
-    for outer in reversed(frames):
-        local.update(outer.f_locals)
-    closure = getattr(target, "__closure__", None) or ()
-    for name, cell in zip(
-        getattr(getattr(target, "__code__", None), "co_freevars", ()), closure, strict=False
-    ):
-        try:
-            local[name] = cell.cell_contents
-        except ValueError:  # not filled yet
-            continue
-    try:
-        hints = typing.get_type_hints(target, localns=local, include_extras=True)
-    except NameError as error:
-        raise SchemaError(
-            f"tool {tool!r} ({place}) names the type {error.name!r} in an annotation, and no such name is "
-            "known there. Define or import it before the tool, outside `if TYPE_CHECKING`.",
-            tool=tool,
-        ) from error
-    except TypeError as error:
-        raise SchemaError(
-            f"the annotations of tool {tool!r} ({place}) cannot be read: {error}", tool=tool
-        ) from error
-    return {name: _known_types(hint) for name, hint in hints.items()}, local
-
-
-def _known_types(hint: Any) -> Any:
-    """The annotation with every typing.TypedDict as typing_extensions', for pydantic refuses the first before
-    Python 3.12, and pydantic's Base64Bytes as the bytes they are, which _BASE64 has decoded already."""
-    if (
-        sys.version_info < (3, 12)
-        and isinstance(hint, type)
-        and type(hint).__name__ == "_TypedDictMeta"
-        and type(hint).__module__ == "typing"
-    ):
-        fields = {}
-        required: frozenset[str] = hint.__required_keys__  # type: ignore[attr-defined]
-        for name, inner in typing_extensions.get_type_hints(hint, include_extras=True).items():
-            inner = _known_types(inner)
-            origin: Any = get_origin(inner)
-            # __required_keys__ misses a Required that stands in a postponed annotation
-            needed = origin is typing.Required or (origin is not typing.NotRequired and name in required)
-            if origin is typing.Required or origin is typing.NotRequired:
-                inner = get_args(inner)[0]
-            fields[name] = inner if needed else typing_extensions.NotRequired[inner]
-        return _typed_dict(hint.__name__, fields)
-    origin = get_origin(hint)
-    args = get_args(hint)
-    if origin is None or origin is typing.Literal or not args:
-        return hint
-    if origin is Annotated:
-        kept = tuple(one for one in args[1:] if args[0] is not bytes or not isinstance(one, EncodedBytes))
-        return Annotated[(_known_types(args[0]), *kept)] if kept else args[0]
-    changed = tuple(_known_types(arg) if not isinstance(arg, list) else arg for arg in args)
-    if all(new is old for new, old in zip(changed, args, strict=True)):
-        return hint
-    if origin is types.UnionType:
-        return typing.Union[changed]  # noqa: UP007
-    return hint.copy_with(changed) if hasattr(hint, "copy_with") else origin[changed]
-
-
-def _typed_dict(name: str, fields: dict[str, Any]) -> Any:
-    make: Any = typing_extensions.TypedDict  # a name known only now: mypy allows literals alone
-    return make(name, fields)
-
-
 def _compile(
     tool: str, place: str, fields: dict[str, Any], names: dict[str, Any]
 ) -> tuple[TypeAdapter[dict[str, Any]], Mapping[str, JSONValue]]:
     # A TypedDict of the parameters: any parameter name is a legal key, and a missing optional stays missing,
     # so that the function's own default applies.
-    record = _typed_dict(tool, fields)
+    record = typed_dict(tool, fields)
     strict = ConfigDict(extra="forbid", allow_inf_nan=False, arbitrary_types_allowed=False)
     record.__pydantic_config__ = strict | _BASE64
     try:
