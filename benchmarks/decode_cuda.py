@@ -32,7 +32,8 @@ from benchmarks.shapes import SHAPES
 from kogagent.engine.backends.cuda import CudaBackend
 from kogagent.engine.engine import EngineCore
 from kogagent.engine.sampling import SamplingParams
-from kogagent.kernels.monokernel import Monokernel, Segment, Token
+from kogagent.kernels.monokernel import Monokernel
+from kogagent.kernels.segment import Segment, Token
 from kogagent.local.engine import Engine
 from kogagent.spec import ModelSpec, Vocabulary
 from kogagent.tokenizer import Tokenizer

@@ -116,7 +116,7 @@ class Kernel:
         self._seed = 0
 
     def ids(self, context: int, tokens: int, seed: int) -> list[int]:
-        from kogagent.kernels.monokernel import Segment
+        from kogagent.kernels.segment import Segment
 
         segment = Segment([1], context, max_tokens=tokens, temperature=1.0, seed=seed)
         self.kernel.launch(segment, self.caches)

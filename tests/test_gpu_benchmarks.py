@@ -17,8 +17,8 @@ from benchmarks.peer_process import PeerFailed, PeerProcess
 from kogagent.engine.backends.cpu import CpuBackend
 from kogagent.engine.weights import random_tensors
 from kogagent.kernels.layout import plan
-from kogagent.kernels.monokernel import Reason, Segment, Token
 from kogagent.kernels.rank import PROFILE_SLOTS
+from kogagent.kernels.segment import Reason, Segment, Token
 from kogagent.spec import ModelSpec
 from kogagent.testing.backends import TINY
 

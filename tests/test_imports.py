@@ -60,9 +60,9 @@ ALLOWED: dict[str, set[str]] = {
 EXTRA: dict[str, set[str]] = {
     # The engine meets the device program in its backend: its segments, its layouts, its grammars
     "engine.backends.cuda": {"kernels"},
-    "engine.backends.cuda_segment": {"kernels.monokernel"},
+    "engine.backends.cuda_segment": {"kernels.segment"},
     "engine.backends.arrangement": {"kernels.layout", "kernels.params"},
-    "engine.backends.grammar_memory": {"kernels.monokernel"},
+    "engine.backends.grammar_memory": {"kernels.segment"},
     "engine.backends.device_grammar": {"kernels.params"},  # packs a grammar into the kernel's structs
     "engine.backends.native": {"kernels.cpu"},  # likewise for the CPU program
     "engine.backends.native_weights": {"kernels.cpu"},  # what it packs

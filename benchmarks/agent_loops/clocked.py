@@ -21,7 +21,7 @@ from benchmarks.agent_loops.instant import InstantBackend, InstantKV
 from kogagent.engine.backend import KV, Decode, DecodePlan, TokenMatcher
 from kogagent.engine.backends.cuda_segment import CudaDecode, forced_ids, sleep_exactly
 from kogagent.engine.backends.grammar_memory import Grammars
-from kogagent.kernels.monokernel import Reason, Segment, Token
+from kogagent.kernels.segment import Reason, Segment, Token
 from kogagent.spec import ModelSpec
 
 _Due: TypeAlias = Sequence[tuple[float, Token]]

@@ -8,13 +8,11 @@ get the same launches in the same order; the first one alone writes tokens.
 
 from __future__ import annotations
 
-import enum
 import os
 import struct
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
@@ -29,6 +27,7 @@ from kogagent.kernels.layout import Layout
 from kogagent.kernels.pack import half_type
 from kogagent.kernels.params import GRAMMAR, RELAY
 from kogagent.kernels.rank import STATUS_WORDS, Program, Rank, connect, connect_to_itself, enable_peers
+from kogagent.kernels.segment import Reason, Segment, Token
 
 if TYPE_CHECKING:
     import torch
@@ -38,73 +37,6 @@ _BITS, _FLOAT = struct.Struct("I"), struct.Struct("f")
 GRACE_S = 1.0  # for all devices to give up once one has
 CARE_S = 1e-4  # between looks at the launches while no token comes: two end within a pass at most
 AHEAD = 4  # launches queued, the one that runs included; more cost time at the end, fewer may run dry
-
-
-class Reason(enum.IntEnum):
-    """Why a segment ended, as the kernel writes it; after RUNNING and ASKED it goes on."""
-
-    RUNNING = 0
-    STOP = 1
-    LENGTH = 2
-    CONTEXT = 3
-    CANCELLED = 4
-    NOT_A_NUMBER = 5
-    NO_LEGAL_ID = 6
-    FED = 7
-    COMPLETE = 8
-    ASKED = 9
-
-
-@dataclass(frozen=True, slots=True)
-class Token:
-    """One word pair of the ring.
-
-    id means nothing where reason is CANCELLED, NOT_A_NUMBER, NO_LEGAL_ID or FED.
-    forced: it belongs to a run the grammar left no choice about, and was not sampled.
-    """
-
-    id: int
-    logprob: float
-    reason: Reason
-    forced: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class GrammarPlace:
-    """A grammar on the device and where in it a segment begins.
-
-    tables: for each device a record of params.GRAMMAR, its addresses valid until the segment has ended.
-    start: one of params.RELAY, of which state and frames are read.
-    """
-
-    tables: npt.NDArray[np.void]
-    start: npt.NDArray[np.void]
-
-
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """What one segment does: feed the pending ids, then sample. Fields as in the kernel's Params.
-
-    want_head False: feed only. guided: the host says before each choice what is legal, see `answer`.
-    mask: device tensor of bits or None. seen: whether the penalty needs history.
-    """
-
-    pending: Sequence[int]
-    position: int
-    max_tokens: int = 1
-    stop_ids: Sequence[int] = ()
-    legal_ids: int = 0
-    seed: int = 0
-    temperature: float = 0.0
-    top_k: int = 0
-    top_p: float = 1.0
-    min_p: float = 0.0
-    penalty: float = 1.0
-    history: Sequence[int] = ()
-    mask: npt.NDArray[np.uint32] | None = None
-    want_head: bool = True
-    grammar: GrammarPlace | None = None
-    guided: bool = False
 
 
 class Monokernel:

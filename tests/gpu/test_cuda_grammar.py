@@ -24,7 +24,8 @@ from kogagent.engine.sampling import SamplingParams
 from kogagent.engine.weights import random_tensors
 from kogagent.errors import ModelError, SchemaError
 from kogagent.kernels.layout import plan as plan_layout
-from kogagent.kernels.monokernel import GrammarPlace, Monokernel, Reason, Segment, Token
+from kogagent.kernels.monokernel import Monokernel
+from kogagent.kernels.segment import GrammarPlace, Reason, Segment, Token
 from kogagent.spec import ModelSpec, Vocabulary
 
 TOOLS: dict[str, dict[str, Any]] = {

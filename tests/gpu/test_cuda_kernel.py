@@ -17,7 +17,8 @@ from kogagent.engine.sampling import SamplingParams, choose
 from kogagent.engine.weights import random_tensors
 from kogagent.errors import ModelError
 from kogagent.kernels.layout import plan
-from kogagent.kernels.monokernel import Monokernel, Reason, Segment, Token
+from kogagent.kernels.monokernel import Monokernel
+from kogagent.kernels.segment import Reason, Segment, Token
 from kogagent.spec import ModelSpec
 from kogagent.testing.backends import BACKEND_CHECKS, TINY, TINY_LANES, run_check
 

@@ -16,7 +16,7 @@ from kogagent.engine.backends.reference import ReferenceBackend
 from kogagent.engine.sampling import SamplingParams
 from kogagent.engine.weights import Checkpoint, load_checkpoint, random_tensors
 from kogagent.errors import InputError
-from kogagent.kernels.monokernel import Segment
+from kogagent.kernels.segment import Segment
 from kogagent.local.names import NANO, SMOLLM2, find_model
 from kogagent.spec import ModelSpec
 from kogagent.testing.toy import finish

@@ -16,7 +16,8 @@ from kogagent.engine.backends.cuda import CudaBackend
 from kogagent.engine.backends.cuda_devices import cut_tensors, spread
 from kogagent.errors import DeviceError
 from kogagent.kernels.layout import plan
-from kogagent.kernels.monokernel import Monokernel, Segment, Token
+from kogagent.kernels.monokernel import Monokernel
+from kogagent.kernels.segment import Segment, Token
 from kogagent.spec import ModelSpec
 from kogagent.testing.backends import BACKEND_CHECKS, TINY_LANES, run_check
 

@@ -14,7 +14,7 @@ from test_cuda_kernel import make_kernel, poisoned_cache, run
 
 from kogagent.engine.sampling import SamplingParams
 from kogagent.engine.weights import random_tensors
-from kogagent.kernels.monokernel import Segment
+from kogagent.kernels.segment import Segment
 from kogagent.testing.backends import TINY
 
 SPEC = dataclasses.replace(TINY, name="one layer", n_layers=1, windows=(8,), context=1 << 17)

@@ -45,8 +45,8 @@ from kogagent.engine.grammar import (
 )
 from kogagent.engine.sampling import SamplingParams, choose
 from kogagent.errors import ModelError, SchemaError
-from kogagent.kernels.monokernel import Reason, Segment, Token
 from kogagent.kernels.params import FRAMES, RUN
+from kogagent.kernels.segment import Reason, Segment, Token
 from kogagent.spec import ModelSpec, Vocabulary
 from kogagent.testing.toy import ToyBackend, finish
 

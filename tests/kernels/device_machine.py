@@ -24,7 +24,6 @@ import torch
 from kogagent.kernels.build import SOURCE
 from kogagent.kernels.deadline import what_was_missed
 from kogagent.kernels.layout import Layout
-from kogagent.kernels.monokernel import Reason, Token
 from kogagent.kernels.params import PARAMS, RELAY
 from kogagent.kernels.rank import (
     SLACK_BINS,
@@ -35,6 +34,7 @@ from kogagent.kernels.rank import (
     device_tensors,
     exchange_buffers,
 )
+from kogagent.kernels.segment import Reason, Token
 
 HOST = Path(__file__).resolve().parent / "block_machine"
 # Where the kernel spins without asking anything of ptx.cuh.

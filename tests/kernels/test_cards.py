@@ -28,8 +28,9 @@ from kogagent.engine.grammar import Grammar, compile_schema
 from kogagent.engine.sampling import SamplingParams, choose
 from kogagent.errors import DeviceError
 from kogagent.kernels import rank
-from kogagent.kernels.monokernel import Monokernel, Reason, Segment, Token
+from kogagent.kernels.monokernel import Monokernel
 from kogagent.kernels.prefill import Prefill
+from kogagent.kernels.segment import Reason, Segment, Token
 from kogagent.spec import Vocabulary
 from kogagent.testing.backends import BACKEND_CHECKS, TINY_LANES, run_check
 from kogagent.testing.toy import finish

@@ -28,9 +28,10 @@ from kogagent.errors import ConfigError, DeviceError, InputError
 from kogagent.kernels import monokernel
 from kogagent.kernels.deadline import what_was_missed
 from kogagent.kernels.layout import Layout, plan
-from kogagent.kernels.monokernel import Monokernel, Token, check_side_by_side
+from kogagent.kernels.monokernel import Monokernel, check_side_by_side
 from kogagent.kernels.pack import matrix, pack
 from kogagent.kernels.rank import STATUS_WORDS
+from kogagent.kernels.segment import Token
 from kogagent.spec import ModelSpec
 from kogagent.testing.backends import TINY, TINY_LANES
 

@@ -14,8 +14,8 @@ import numpy as np
 
 from kogagent.kernels.answers import Answers
 from kogagent.kernels.build import SOURCE
-from kogagent.kernels.monokernel import Reason
 from kogagent.kernels.params import PARAMS, RUN
+from kogagent.kernels.segment import Reason
 
 FREE, ASK, LAST, FIRST_RUN, ANSWER_RUN = 1, 2, 3, 4, 0x1FFF
 EPOCH = 77

@@ -25,7 +25,7 @@ from kogagent.engine.backends.tensor_kv import TensorKV
 from kogagent.engine.grammar.matcher import Matcher
 from kogagent.engine.sampling import choose
 from kogagent.errors import DeviceError, ModelError
-from kogagent.kernels.monokernel import Reason, Segment, Token
+from kogagent.kernels.segment import Reason, Segment, Token
 from kogagent.types import FinishReason
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from kogagent.engine.backend import TokenGrammar, TokenMatcher
 from kogagent.engine.backends.device_grammar import Blob, Bytes, DeviceGrammar, vocabulary_blob
 from kogagent.engine.grammar.matcher import Grammar, Matcher
 from kogagent.errors import SchemaError
-from kogagent.kernels.monokernel import GrammarPlace
+from kogagent.kernels.segment import GrammarPlace
 
 _KEPT_GRAMMARS = 32
 _KEPT_VOCABULARIES = 4
