@@ -23,6 +23,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -75,9 +76,14 @@ def table(bench: str, start: str, metrics: str, form: str, results: Path = RESUL
         name = case[len(start) :] + (f" [{computed}]" if computed != "none" else "")
         rows.append([name, *(_shown(values[c], form) if c in values else "" for c in columns)])
     last = max(records, key=lambda record: str(record["date"]))
-    notes = list(dict.fromkeys(record["note"] for record in records if record["note"]))
+    notes = list(dict.fromkeys(_brief(record["note"]) for record in records if record["note"]))
     stamp = f"{last['card']}, commit {last['commit']}, {last['date']}. {'. '.join(notes)}".strip()
     return "\n".join("| " + " | ".join(row) + " |" for row in rows) + f"\n\n{stamp}"
+
+
+def _brief(note: str) -> str:
+    """A note without what another program had to say at length: the record has all of it."""
+    return "; ".join(textwrap.shorten(part, 160, placeholder=" …") for part in note.split("; "))
 
 
 def _is(record: dict[str, Any], metric: str) -> bool:
