@@ -18,9 +18,9 @@ from kogagent import (
     ToolCall,
     ToolMessage,
     TurnEnd,
+    TurnRequest,
     tool,
 )
-from kogagent.loop.protocols import TurnRequest
 
 
 @tool

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from kogagent.loop.limits import Limits
     from kogagent.loop.notation import messages_from_json, messages_to_json
     from kogagent.loop.observers import Observer, RunInfo, RunObserver
+    from kogagent.loop.protocols import Model, ModelSource, TurnRequest
     from kogagent.loop.sessions import SessionStore
     from kogagent.loop.stream import AgentStream
     from kogagent.loop.transcript import Transcript
@@ -96,6 +97,7 @@ _NAMES_OF = {
     "loop.limits": "Limits",
     "loop.observers": "Observer RunInfo RunObserver",
     "loop.notation": "messages_from_json messages_to_json",
+    "loop.protocols": "Model ModelSource TurnRequest",
     "loop.sessions": "SessionStore",
     "loop.stream": "AgentStream",
     "loop.transcript": "Transcript",
@@ -148,8 +150,10 @@ __all__ = [
     "Limits",
     "Message",
     "MissingExtraError",
+    "Model",
     "ModelError",
     "ModelEvent",
+    "ModelSource",
     "Nested",
     "ObserveDelta",
     "Observer",
@@ -183,6 +187,7 @@ __all__ = [
     "Transcript",
     "TurnEnd",
     "TurnFinished",
+    "TurnRequest",
     "TurnRetried",
     "TurnStarted",
     "Usage",

@@ -116,18 +116,32 @@ class EngineClosedError(DeviceError):
 # ── names that nothing has ───────────────────────────────────────────────────────────────────
 
 
-# What other SDKs call the same thing, where the words have little in common.
+# What other SDKs call the same thing, or what holds it here, where the words have little in common or a word
+# of ours that means something else is nearer.
 _ELSEWHERE = {
+    "after_tool": "after_call",
+    "before_tool": "before_call",
+    "context": "deps",
+    "deps_type": "deps",
     "handoff_description": "description",
+    "input": "prompt",
     "input_guardrails": "guardrails",
+    "max_steps": "limits",
+    "max_turns": "limits",
+    "mcp_servers": "tools",
     "model_settings": "sampling",
     "output_guardrails": "guardrails",
     "prompt": "instructions",
+    "response_format": "output_type",
     "result_type": "output_type",
+    "retries": "limits",
+    "session": "history",
     "system": "instructions",
     "system_message": "instructions",
     "system_prompt": "instructions",
+    "temperature": "sampling",
     "toolsets": "tools",
+    "user_prompt": "prompt",
     "usage_limits": "limits",
 }
 
@@ -137,9 +151,26 @@ def nearest(name: str, known: Iterable[str]) -> str:
     import difflib
 
     known = list(known)
-    same = _ELSEWHERE.get(name)
-    close = [same] if same in known else difflib.get_close_matches(name, known, n=1)
+    if name in _ELSEWHERE:
+        close = [one for one in known if one == _ELSEWHERE[name]]
+    else:
+        close = difflib.get_close_matches(name, known, n=1)
+        close += [one for one in known if len(name) > 2 and one.startswith(name)]
     return f" Did you mean {close[0]!r}?" if close else ""
+
+
+def check_takes(function: Callable[..., Any], what: str, *given: str) -> None:
+    """Raises InputError for a function that cannot be called with so many arguments, told in words: when it
+    is handed over, not when a run comes to need it. what: the option it was given for."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # a built-in one tells nobody
+        return
+    try:
+        signature.bind(*given)
+    except TypeError:
+        name = getattr(function, "__name__", type(function).__name__)
+        raise InputError(f"{what}: {name}{signature} must take {' and '.join(given)}") from None
 
 
 def named_options(function: Callable[P, R]) -> Callable[P, R]:

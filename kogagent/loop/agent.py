@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypedDict, T
 
 from typing_extensions import Unpack
 
-from kogagent.errors import InputError, ToolFailed, named_options
+from kogagent.errors import InputError, SchemaError, ToolFailed, check_takes, named_options
 from kogagent.loop.compaction import Compaction
 from kogagent.loop.conversation import BestOf, Conversation, History, Score
 from kogagent.loop.guardrails import Guardrails
@@ -144,10 +144,13 @@ class Agent(Generic[Deps, Out]):
             raise InputError(f"{model!r} is a class. Pass an instance: Engine.load(…), say.")
         if not (hasattr(model, "stream") or hasattr(model, "as_model")):  # isinstance takes a while
             raise InputError(
-                f"{model!r} is no model: it has neither stream() nor as_model(). Pass an Engine."
+                f"{model!r} is no model: it has neither stream() nor as_model(). Pass an Engine"
+                + (f": Engine.load({model!r})." if isinstance(model, str) else ".")
             )
-        if not isinstance(instructions, str) and not callable(instructions):
-            raise InputError(f"instructions must be text or a function of deps, not {instructions!r}")
+        if not isinstance(instructions, str):
+            if not callable(instructions):
+                raise InputError(f"instructions must be text or a function of deps, not {instructions!r}")
+            check_takes(instructions, "instructions", "the run's deps")
         for phase, tokens in (("plan", plan), ("observe", observe)):
             if not isinstance(tokens, int) or tokens < 0:
                 raise InputError(f"{phase}={tokens!r} must be True, False or a number of tokens >= 0")
@@ -201,12 +204,20 @@ class Agent(Generic[Deps, Out]):
         taken.
         """
         found = dict(self.handoffs)
+        taken = {spec.name for spec in self.toolbox.specs}
         tools = []
         for one in handoffs:
             if not isinstance(one, Agent | Handoff):
                 raise InputError(f"handoffs holds {one!r}, which is neither an Agent nor a Handoff")
             handoff = one if isinstance(one, Handoff) else Handoff(one)
             made = handoff_tool(handoff)
+            if made.name in taken:
+                raise SchemaError(
+                    f"two tools have the name {made.name!r}, one hands over to agent {handoff.agent.name!r}. "
+                    "Give agents names that differ, Agent(name=…), or the tool another: Handoff(…, name=…).",
+                    tool=made.name,
+                )
+            taken.add(made.name)
             tools.append(made)
             found[made.name] = handoff
         if tools:
@@ -265,10 +276,10 @@ class Agent(Generic[Deps, Out]):
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            return asyncio.run(
-                self.run(prompt, history=history, deps=deps, sampling=sampling, answers=answers)
-            )
-        raise InputError("run_sync() would block the running event loop. Write: await agent.run(…)")
+            pass  # and no run in here: its errors would seem to come of this one
+        else:
+            raise InputError("run_sync() would block the running event loop. Write: await agent.run(…)")
+        return asyncio.run(self.run(prompt, history=history, deps=deps, sampling=sampling, answers=answers))
 
     def conversation(self, history: History | None = None) -> Conversation[Deps, Out]:
         """Runs that follow each other on one history and one model, to fork, rewind and choose from."""

@@ -7,27 +7,27 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from kogagent.errors import GuardrailError, InputError, named_fields
+from kogagent.errors import GuardrailError, InputError, Retry, check_takes, named_fields
 from kogagent.types import Message
 
 Guard: TypeAlias = Callable[[Any], str | Awaitable[str | None] | None]
-"""Gets what may pass; gives None, or in words why it may not."""
+"""Gets what may pass; gives None, or says why it may not: gives that as text, or raises Retry with it."""
 
 
 @named_fields
 @dataclass(frozen=True, slots=True)
 class Guardrails:
-    """Functions, sync or async, that let what they get pass by None, or say in words why not.
+    """Functions, sync or async, that let what they get pass by None, or say in words why not: as what they
+    give, or by raising Retry, as a tool would.
 
     prompt: each gets the messages the first turn reads. They run beside that turn and cost it no time;
-    nothing
-        the model says is acted on before they have let it pass.
+        nothing the model says is acted on before they have let it pass.
     answer: each gets the output of a run before the run gives it out.
     on_answer: "retry" tells the model why its answer may not pass, Limits.output_retries times, then raises;
         "raise" raises at once.
 
-    A refusal is a GuardrailError that names the guardrail; what one raises itself reaches the caller as it
-    is.
+    A refusal that ends a run is a GuardrailError that names the guardrail; what else one raises reaches the
+    caller as it is.
     """
 
     prompt: Sequence[Callable[[Sequence[Message]], str | Awaitable[str | None] | None]] = ()
@@ -43,6 +43,7 @@ class Guardrails:
             for guard in getattr(self, name):
                 if not callable(guard):
                     raise InputError(f"Guardrails.{name} holds {guard!r}, which is no function")
+                check_takes(guard, f"Guardrails.{name}", "the messages" if name == "prompt" else "the output")
         if self.on_answer not in ("retry", "raise"):
             raise InputError(f"Guardrails.on_answer={self.on_answer!r} must be 'retry' or 'raise'")
 
@@ -72,8 +73,11 @@ async def _refusal(guards: Iterable[Guard], value: Any) -> tuple[str, str] | Non
     """(name, why) of the first guardrail that does not let it pass."""
     for guard in guards:
         name = getattr(guard, "__name__", type(guard).__name__)
-        said = guard(value)
-        why = await said if inspect.isawaitable(said) else said
+        try:
+            said = guard(value)
+            why = await said if inspect.isawaitable(said) else said
+        except Retry as error:
+            why = str(error) or "Try again."
         if why is not None and not isinstance(why, str):
             raise InputError(f"the guardrail {name!r} gave {why!r}. It must give None, or why not as text.")
         if why is not None:

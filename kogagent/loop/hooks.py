@@ -7,12 +7,21 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, fields
 from typing import Any, TypeAlias, TypeVar, cast
 
-from kogagent.errors import InputError, named_fields
+from kogagent.errors import InputError, check_takes, named_fields
 from kogagent.loop.protocols import TurnRequest
 from kogagent.types import AssistantMessage, RunContext, ToolCall, ToolResult
 
 T = TypeVar("T")
 MaybeAwaitable: TypeAlias = T | Awaitable[T]
+
+_GIVEN = {
+    "before_turn": ("the request of a turn",),
+    "after_turn": ("what the model said",),
+    "before_call": ("a call", "its context"),
+    "after_call": ("a call", "its result"),
+    "on_error": ("what the model raised", "its request"),
+    "predict": ("a call", "its context"),
+}
 
 
 @named_fields
@@ -44,6 +53,8 @@ class Hooks:
             hook = getattr(self, field.name)
             if hook is not None and not callable(hook):
                 raise InputError(f"Hooks.{field.name}={hook!r} must be a function or None")
+            if hook is not None:
+                check_takes(hook, f"Hooks.{field.name}", *_GIVEN[field.name])
 
 
 async def settled(value: MaybeAwaitable[T], kind: type[T] | tuple[type, ...], hook: str) -> T:

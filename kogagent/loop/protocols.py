@@ -46,8 +46,8 @@ class Model(Protocol):
 
     `stream` yields events of one turn; the last is TurnEnd. The iterator has `aclose()`, which stops
     generation at a token border; it is called whenever the turn is left early. Messages are never changed.
-    The same
-    list with messages appended means the same conversation: a model that caches may reuse its prefix.
+    The same list with messages appended means the same conversation: a model that caches may reuse its
+    prefix.
     Raises InputError before the first event, ModelError or DeviceError later.
     """
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic
 from kogagent.errors import InputError
 from kogagent.loop.channel import Channel
 from kogagent.loop.cleanup import finish_within
-from kogagent.types import AgentEvent, RunResult
+from kogagent.types import AgentEvent, Message, RunResult
 from kogagent.types.events import Out
 
 if TYPE_CHECKING:
@@ -46,9 +46,19 @@ class AgentStream(Generic[Out]):
     def result(self) -> RunResult[Out]:
         """What the run came to. Raises InputError before it has ended."""
         task = self._task
-        if task is None or not task.done() or task.cancelled() or task.exception() is not None:
+        if task is None or not task.done():
             raise InputError("the run has no result: read its events to the end first")
+        if task.cancelled() or task.exception() is not None:
+            raise InputError(
+                "the run has no result: it did not come to its end. See messages for what it did."
+            )
         return task.result()
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The history and what the run has added to it so far, also where it was left early or raised: what
+        `history=` takes to go on from there. A turn that was left half-way is no message."""
+        return tuple(self._conversation.transcript)
 
     async def fork(self, *, messages: int | None = None) -> Conversation[Any, Out]:
         """A conversation that goes on from what the run has come to, or from its first so many messages;

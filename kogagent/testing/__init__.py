@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from kogagent.testing.backends import check_backend
     from kogagent.testing.conformance import check_model
     from kogagent.testing.evals import Evaluation, Trial, cases_from_lines, evaluate
-    from kogagent.testing.models import FunctionModel, MeasuredModel, ScriptedModel, ScriptedTurn, call
+    from kogagent.testing.models import FunctionModel, MeasuredModel, ScriptedModel, ScriptedTurn, Turn, call
     from kogagent.testing.replay import RecordingModel, ReplayModel
     from kogagent.testing.scorers import Case, Scorer
     from kogagent.testing.tiny import write_tiny_model
@@ -24,6 +24,7 @@ __all__ = [
     "ScriptedModel",
     "ScriptedTurn",
     "Trial",
+    "Turn",
     "call",
     "cases_from_lines",
     "check_backend",

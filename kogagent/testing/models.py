@@ -59,6 +59,10 @@ def call(name: str, arguments: str | None = None, /, **values: JSONValue) -> Too
     argument. The model that plays it gives it an id."""
     if arguments is not None and values:
         raise InputError(f"call({name!r}) takes the argument text or values, not both")
+    if not isinstance(arguments, str | None):
+        raise InputError(
+            f"call({name!r}, {arguments!r}): arguments are a text. Write values by name: **values."
+        )
     return ToolCall("", name, json.dumps(values) if arguments is None else arguments)
 
 
@@ -69,6 +73,11 @@ def as_turn(turn: Turn) -> ScriptedTurn:
     """The short forms of a turn, written out."""
     if isinstance(turn, ScriptedTurn):
         return turn
+    if not isinstance(turn, (*_PARTS, Sequence)) or isinstance(turn, bytes):  # a dict has texts in it too
+        raise InputError(
+            f"{turn!r} is no turn: pass a text, kogagent.testing.call(…), a list of these or a ScriptedTurn. "
+            "An answer of a type is its JSON text."
+        )
     parts = (turn,) if isinstance(turn, _PARTS) else tuple(turn)
     for part in parts:
         if not isinstance(part, _PARTS):
@@ -169,7 +178,11 @@ class ScriptedModel:
         at = len(requests)
         if at >= len(turns):
             if not self._repeat:
-                raise ModelError(f"the script has {len(turns)} turns and was asked for one more")
+                shown = repr(request.messages[-1])
+                raise ModelError(
+                    f"the script has {len(turns)} turns and was asked for one more, after "
+                    f"{shown if len(shown) <= 300 else shown[:300] + '…'}. Add what the model says to that."
+                )
             at %= len(turns)
         requests.append(request)
         turn, first = turns[at], max(self._calls + 1, request.first_call)

@@ -238,7 +238,10 @@ def _tools_of(thing: Any) -> list[Tool[..., Any]]:
     if kit:
         return kit
     if not callable(thing):
-        raise SchemaError(f"{thing!r} is no function, no Tool and has no @tool methods: it cannot be a tool")
+        more = " Its `tools` are." if hasattr(type(thing), "tools") else ""  # not asked for: it may be closed
+        raise SchemaError(
+            f"{thing!r} is no function, no Tool and has no @tool methods: it cannot be a tool.{more}"
+        )
     return [Tool(thing)]
 
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from kogagent import forks
-from kogagent.errors import Deferred, InputError, Retry, ToolFailed, named_options, nearest
+from kogagent.errors import Deferred, InputError, Retry, ToolFailed, check_takes, named_options, nearest
 from kogagent.tools.groups import Group
 from kogagent.tools.results import Returned, clean, returned, shorten
 from kogagent.tools.schema import Signature, explain
@@ -83,6 +83,8 @@ class Toolbox:
             raise InputError(
                 f"Toolbox approve={approve!r} must be a function of a call and its context, 'defer' or None"
             )
+        if callable(approve):
+            check_takes(approve, "approve", "a call", "its context")
         if groups is not None and not isinstance(groups, Mapping):
             raise InputError(
                 f"Toolbox groups={groups!r} must say how many calls of each run at once: {{name: number}}"

@@ -679,12 +679,15 @@ async def test_a_source_gives_each_run_a_model_of_its_own_and_it_is_closed() -> 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"model": "gpt"}, "no model"),
+        ({"model": "gpt"}, r"'gpt' is no model.*Pass an Engine: Engine\.load\('gpt'\)\."),
+        ({"model": 3}, r"3 is no model.*Pass an Engine\.$"),
         ({"model": ScriptedModel}, "class"),
         ({"tools": "ls"}, "list of functions"),
         ({"tools": [ls, ls]}, "two tools"),
-        ({"tools": [3]}, "no function"),
+        ({"tools": [3]}, r"3 is no function.*cannot be a tool\.$"),
+        ({"tools": [Toolbox([ls])]}, "no function"),
         ({"instructions": 3}, "instructions"),
+        ({"instructions": lambda: "x"}, r"^instructions: <lambda>\(\) must take the run's deps$"),
         ({"plan": -1}, "plan=-1"),
         ({"plan": "yes"}, "plan='yes'"),
         ({"limits": 5}, "Limits"),
@@ -694,6 +697,7 @@ async def test_a_source_gives_each_run_a_model_of_its_own_and_it_is_closed() -> 
         ({"on_tool_error": "ignore"}, "'tell' or 'raise'"),
         ({"output_type": asyncio.Event}, "output type"),
         ({"approve": True}, "approve=True"),
+        ({"approve": lambda asked: True}, r"^approve: <lambda>\(asked\) must take a call and its context$"),
         ({"observers": 3}, r"observers=3 must be a list\. Write observers=\[…\]"),
         ({"handoffs": Agent(ScriptedModel("x"))}, r"handoffs=<Agent 'agent'.*must be a list"),
         (
@@ -702,6 +706,11 @@ async def test_a_source_gives_each_run_a_model_of_its_own_and_it_is_closed() -> 
         ),
         ({"system_prompt": "You help."}, r"'system_prompt'\. Did you mean 'instructions'\?"),
         ({"result_type": int}, r"'result_type'\. Did you mean 'output_type'\?"),
+        ({"max_turns": 3}, r"'max_turns'\. Did you mean 'limits'\?"),
+        (
+            {"deps_type": int},
+            r"'deps_type'\. Its options are",
+        ),  # and no word of output_type, which is nearest
     ],
 )
 def test_an_agent_refuses_what_it_cannot_use_before_any_run(options: dict[str, Any], words: str) -> None:
@@ -729,6 +738,7 @@ def test_an_agent_refuses_what_it_cannot_use_before_any_run(options: dict[str, A
             {"prompt": "x", "message_history": []},
             r"has no option 'message_history'\. Did you mean 'history'\?",
         ),
+        ({"prompt": "x", "context": 3}, r"has no option 'context'\. Did you mean 'deps'\?"),
     ],
 )
 async def test_a_run_refuses_a_prompt_or_history_it_cannot_use(options: dict[str, Any], words: str) -> None:
@@ -747,6 +757,26 @@ def test_an_option_that_nothing_has_is_named_with_the_nearest_there_is(kind: Any
         kind(**{f"{name}s": 1})
     with pytest.raises(TypeError, match="positional argument"):
         kind(*range(50))
+
+
+def test_the_beginning_of_an_options_name_is_enough_to_be_told_it() -> None:
+    with pytest.raises(InputError, match=r"'temp'\. Did you mean 'temperature'\?"):
+        SamplingParams(temp=1)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("name", inspect.signature(Hooks).parameters)
+def test_a_hook_that_cannot_take_what_it_gets_is_refused_at_once(name: str) -> None:
+    takes_nothing: Any = lambda: None  # noqa: E731
+    takes_any: Any = lambda *given: None  # noqa: E731
+    with pytest.raises(InputError, match=rf"^Hooks\.{name}: <lambda>\(\) must take "):
+        Hooks(**{name: takes_nothing})
+    Hooks(**{name: takes_any})
+
+
+def test_the_error_of_a_run_without_a_loop_comes_of_nothing_else() -> None:
+    with pytest.raises(ModelError, match="asked for one more") as caught:
+        Agent(ScriptedModel(call("ls")), [ls]).run_sync("go")
+    assert caught.value.__context__ is None
 
 
 async def test_two_runs_may_not_share_a_transcript() -> None:

@@ -183,6 +183,25 @@ async def test_there_is_no_result_before_the_end() -> None:
         await anext(stream)
         with pytest.raises(InputError, match="to the end"):
             _ = stream.result
+    with pytest.raises(InputError, match="did not come to its end"):
+        _ = stream.result
+
+
+async def test_a_stream_left_early_tells_what_the_run_did_and_a_run_goes_on_from_it() -> None:
+    async def act() -> str:
+        return "acted"
+
+    turns = (call("act"), "one two three")
+    async with Agent(ScriptedModel(*turns, delta=3), [act]).stream("go") as stream:
+        assert list(stream.messages) == []
+        async for event in stream:
+            if isinstance(event, TurnStarted) and event.turn == 2:
+                break
+    asked, _, result = stream.messages[:3]
+    assert asked == UserMessage("go")
+    assert isinstance(result, ToolMessage) and result.result.text == "acted"
+    again = await Agent(ScriptedModel("done"), [act]).run(history=stream.messages[:3])
+    assert again.messages[:3] == stream.messages[:3] and again.output == "done"
 
 
 async def test_a_stream_dropped_half_way_warns_and_stops() -> None:

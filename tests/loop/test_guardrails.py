@@ -19,6 +19,7 @@ from kogagent import (
     Limits,
     Message,
     ModelError,
+    Retry,
     SamplingParams,
     Transcript,
     TurnRetried,
@@ -123,6 +124,24 @@ async def test_the_guardrail_of_an_answer_gets_the_validated_value() -> None:
     model = ScriptedModel('{"people": 1}', '{"people": 9}')
     result = await Agent(model, output_type=City, guardrails=Guardrails(answer=[large])).run("go")
     assert result.output == City(people=9)
+
+
+async def test_a_guardrail_may_say_why_not_by_raising_retry() -> None:
+    def polite(output: str) -> None:
+        if "please" not in output:
+            raise Retry("Say please.")
+
+    async def nothing(messages: Sequence[Message]) -> None:
+        raise Retry
+
+    model = ScriptedModel("no", "no please")
+    assert (await Agent(model, guardrails=Guardrails(answer=[polite])).run("go")).output == "no please"
+    assert model.requests[1].messages[-1] == UserMessage("Say please.")
+    strict = Guardrails(answer=[polite], on_answer="raise")
+    with pytest.raises(GuardrailError, match="'polite' did not let the answer pass: Say please"):
+        await Agent(ScriptedModel("no"), guardrails=strict).run("go")
+    with pytest.raises(GuardrailError, match="'nothing' did not let the prompt pass: Try again"):
+        await Agent(ScriptedModel("no"), guardrails=Guardrails(prompt=[nothing])).run("go")
 
 
 def test_what_is_no_guardrail_is_refused() -> None:

@@ -202,8 +202,12 @@ def test_what_cannot_take_over_is_refused() -> None:
     with pytest.raises(InputError, match="takes an Agent"):
         Handoff("x")  # type: ignore[arg-type]
     twice = Agent(ScriptedModel("x"), name="a b")
-    with pytest.raises(SchemaError, match="two tools have the name 'transfer_to_a_b'"):
+    with pytest.raises(SchemaError, match=r"two tools have the name 'transfer_to_a_b'.*'a-b'.*Agent\(name=…"):
         Agent(ScriptedModel("x"), handoffs=[twice, Agent(ScriptedModel("x"), name="a-b")])
+    front = Agent(ScriptedModel("x"), handoffs=[twice])
+    with pytest.raises(SchemaError, match="two tools have the name 'transfer_to_a_b'"):
+        front.can_hand_off_to(twice)
+    assert list(front.handoffs) == ["transfer_to_a_b"]
 
 
 # ── agents as tools ──────────────────────────────────────────────────────────────────────────

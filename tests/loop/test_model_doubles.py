@@ -37,7 +37,7 @@ async def test_a_script_is_played_turn_by_turn_and_its_requests_are_kept() -> No
         TurnEnd("stop"),
     ]
     assert model.requests == [REQUEST, REQUEST]
-    with pytest.raises(ModelError, match="2 turns"):
+    with pytest.raises(ModelError, match=r"2 turns.* after UserMessage\(text='go'\)\. Add"):
         await played(model)
 
 
@@ -68,6 +68,11 @@ def test_a_script_that_cannot_be_played_is_refused() -> None:
         ScriptedModel()
     with pytest.raises(InputError, match=r"3.*kogagent\.testing\.call"):
         ScriptedModel(["x", 3])  # type: ignore[list-item]
+    for wrong in ({"city": "Oslo"}, 3, b"Oslo", int):
+        with pytest.raises(InputError, match=re.escape(f"{wrong!r} is no turn: pass a text")):
+            ScriptedModel(wrong)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"arguments are a text\. Write values by name"):
+        call("ls", {"path": "/"})  # type: ignore[arg-type]
     with pytest.raises(InputError, match="not both"):
         call("ls", "{}", path="x")
 

@@ -228,6 +228,8 @@ async def test_options_that_make_no_sense_are_refused_at_once() -> None:
     for server, options, words in bad:
         with pytest.raises(InputError, match=words):
             kogagent.mcp.connect(server, **options)
+    with pytest.raises(SchemaError, match="Its `tools` are"):
+        Agent(ScriptedModel("x"), [kogagent.mcp.connect(["x"])])
     with pytest.raises(InputError, match="no tools"):
         kogagent.mcp.server([])
 
