@@ -23,6 +23,7 @@ from training.optim import Muon
 from training.render import BRANCH, END_OF_TEXT, ID_MASK, IGNORED, SPECIAL, TRAINED
 
 CALL = SPECIAL.index("<tool_call>")
+SHARD_BYTES = 15_500_000  # of a checkpoint's files, at most
 
 
 class Team:
@@ -247,4 +248,4 @@ def export(trainer: Trainer, folder: Path, dtype: torch.dtype) -> None:
     from kogagent.engine.weights import save_checkpoint
 
     shutil.rmtree(folder, ignore_errors=True)
-    save_checkpoint(folder, trainer.spec, trainer.model.tensors(dtype), max_shard_bytes=15_500_000)
+    save_checkpoint(folder, trainer.spec, trainer.model.tensors(dtype), max_shard_bytes=SHARD_BYTES)

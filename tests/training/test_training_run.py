@@ -14,10 +14,11 @@ import pytest
 import torch
 
 from kogagent.engine.backends.reference import ReferenceBackend
-from kogagent.engine.weights import load_checkpoint
+from kogagent.engine.weights import load_checkpoint, random_tensors, save_checkpoint
 from kogagent.errors import ConfigError
 from kogagent.spec import ModelSpec
 from training import parcel, profiling, reproduce, train
+from training.average import average
 from training.data import DataConfig
 from training.experiment import BEGIN, END, VARIANTS, main
 from training.model import LaneModel, Layout, dense_masks
@@ -303,3 +304,25 @@ def test_the_delay_experiment_runs_every_variant_and_reports(
         "| dtp2-none |" in docs.read_text() and "old" not in docs.read_text() and "rest" in docs.read_text()
     )
     assert (tmp_path / "assets" / "dtp-loss.png").stat().st_size > 1000
+
+
+def test_an_average_lies_between_its_checkpoints(tmp_path: Path, rng: np.random.Generator) -> None:
+    folders = [tmp_path / name for name in "ab"]
+    made = [random_tensors(SMALL, int(rng.integers(1 << 31))) for _ in folders]
+    for folder, tensors in zip(folders, made, strict=True):
+        save_checkpoint(folder, SMALL, {name: value.half() for name, value in tensors.items()})
+    share = float(rng.uniform(0.1, 0.9))
+    average([(folders[0], share), (folders[1], 1 - share)], tmp_path / "mean")
+    mean = load_checkpoint(tmp_path / "mean")
+    assert mean.spec == load_checkpoint(folders[0]).spec
+    for name, value in mean.tensors.items():
+        a, b = (tensors[name].half().double() for tensors in made)
+        assert value.dtype == torch.float16
+        torch.testing.assert_close(value.double(), share * a + (1 - share) * b, rtol=2**-10, atol=1e-6)
+    with pytest.raises(ValueError, match="add up to 1"):
+        average([(folders[0], share), (folders[1], 1.1 - share)], tmp_path / "no")
+    other = replace(SMALL, ffn_dim=32)
+    save_checkpoint(tmp_path / "c", other, random_tensors(other, 0))
+    with pytest.raises(ValueError, match="another shape"):
+        average([(folders[0], 0.5), (tmp_path / "c", 0.5)], tmp_path / "no")
+    assert not (tmp_path / "no").exists()
