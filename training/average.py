@@ -18,7 +18,7 @@ from training.trainer import SHARD_BYTES
 
 
 def average(parts: Sequence[tuple[Path, float]], out: Path) -> None:
-    """Write the average to out, in the first part's types. ValueError for shares or shapes that do not fit."""
+    """Write the average to out, in the first part's types. ValueError for shares or shapes that don't fit."""
     from kogagent.engine.weights import load_checkpoint, save_checkpoint
 
     if not math.isclose(math.fsum(share for _, share in parts), 1.0, abs_tol=1e-6):
