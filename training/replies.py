@@ -246,7 +246,9 @@ def _rows(rng: random.Random, pools: Pools, topic: str, subject: str | None, giv
         )
     )
     places = rng.choice([0, 1, 2])
-    amounts = [round(rng.uniform(1, 900), places) for _ in named]
+    base = rng.uniform(20, 900)
+    low, high = (1.0, 900.0) if rng.random() < 0.5 else (0.85 * base, 1.15 * base)  # near ones must be compared
+    amounts = [round(rng.uniform(low, high), places) for _ in named]
     numbers = [int(a) if places == 0 else a for a in amounts]
     further = _field(rng, pools) if rng.random() < 0.5 else ""
     rows = [
