@@ -246,8 +246,8 @@ def _rows(rng: random.Random, pools: Pools, topic: str, subject: str | None, giv
         )
     )
     places = rng.choice([0, 1, 2])
-    base = rng.uniform(20, 900)
-    low, high = (1.0, 900.0) if rng.random() < 0.5 else (0.85 * base, 1.15 * base)  # near ones must be compared
+    base, near = rng.uniform(20, 900), rng.random() < 0.5  # near ones must be compared
+    low, high = (0.85 * base, 1.15 * base) if near else (1.0, 900.0)
     amounts = [round(rng.uniform(low, high), places) for _ in named]
     numbers = [int(a) if places == 0 else a for a in amounts]
     further = _field(rng, pools) if rng.random() < 0.5 else ""
