@@ -12,6 +12,7 @@ import anyio
 
 from kogagent.engine.backend import Decode, DecodeStats, Emitted
 from kogagent.engine.turns import Account
+from kogagent.errors import EngineClosedError
 from kogagent.types import FinishReason
 
 T = TypeVar("T")
@@ -96,6 +97,7 @@ class Segment:
         self._error: BaseException | None = None
         self._ended = False
         self._stopping = False
+        self._refusal: EngineClosedError | None = None
         self._waiters: list[asyncio.Future[None]] = []
         self._looks_itself = False  # the reader, at `_look_at`: only the end is worth waking it before
         self._look_at = 0.0  # loop time
@@ -166,6 +168,8 @@ class Segment:
 
     def _post(self, batch: list[Emitted], reason: FinishReason | None, error: BaseException | None) -> None:
         with self._lock:
+            if reason == "cancelled" and self._refusal is not None:  # not by its reader, who has half a text
+                reason, error = None, self._refusal
             self._batch += batch
             # What fails behind the last id leaves the reason to whoever has that already.
             self._reason, self._error = reason or self._reason, error
@@ -214,9 +218,12 @@ class Segment:
             if not waiter.done():
                 waiter.set_result(None)
 
-    def stop(self) -> None:
-        """Ask for the end at the next token border. From any thread."""
+    def stop(self, refusal: EngineClosedError | None = None) -> None:
+        """Ask for the end at the next token border. From any thread. refusal: for the reader, where it is not
+        the one that asks."""
         with self._lock:
+            if not self._stopping:
+                self._refusal = refusal
             self._stopping = True
             if self._decode is not None and not self._ended:  # what a dead engine leaves may be closed
                 self._decode.stop()

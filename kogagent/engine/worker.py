@@ -48,7 +48,9 @@ class _Job(Protocol):
 
     def fail(self, error: BaseException) -> None: ...
 
-    def stop(self) -> None: ...
+    def stop(self, refusal: EngineClosedError | None = None) -> None:
+        """End at the next border. refusal: what is told to whoever waits for it and did not ask for the
+        end."""
 
 
 class _Queue:
@@ -113,7 +115,7 @@ class _Queue:
             self.failure = self.failure or failure
             for job in self.jobs:
                 if job is self.current or job.resident:
-                    job.stop()
+                    job.stop(self.refusal())
             self._wake()
 
     def leave_to_parent(self) -> None:
@@ -251,17 +253,19 @@ class _Call(Generic[T]):
         self._error = error
         wake(self._loop, self.ended)
 
-    def stop(self) -> None:
+    def stop(self, refusal: EngineClosedError | None = None) -> None:
         """End at the next step border, without a result."""
+        self._error = self._error or refusal
         self._stopping = True
 
     def give_way(self) -> None:
         """It holds nothing."""
 
     def result(self) -> T:
-        if self._error is not None:
-            raise self._error
-        return self._result[0]
+        if self._result:  # it came before the end it was asked for
+            return self._result[0]
+        assert self._error is not None
+        raise self._error
 
 
 class _BlockingCall(Generic[T]):
@@ -285,7 +289,7 @@ class _BlockingCall(Generic[T]):
         self._error = error
         self._ended.set()
 
-    def stop(self) -> None:
+    def stop(self, refusal: EngineClosedError | None = None) -> None:
         """It is one step, and ends with it."""
 
     def give_way(self) -> None:

@@ -634,6 +634,53 @@ async def test_close_fails_what_waits_and_ends_the_thread(worker: Worker) -> Non
     await worker.aclose()
 
 
+@pytest.mark.parametrize("resident", [False, True])
+async def test_a_reader_that_close_cuts_off_is_told_so_and_one_that_left_is_not(resident: bool) -> None:
+    """The Decode sees the request to stop in the very step that close comes in: its text is no whole one."""
+
+    class Steps(FakeDecode):
+        def wait(self, seconds: float) -> None:
+            super().wait(seconds)
+            super().wait(seconds)
+
+    for leaves in (False, True):
+        worker, gate = Worker(clock=count().__next__), Gate()
+
+        def at_four(i: int, gate: Gate = gate) -> None:
+            if i == 4:
+                gate()
+
+        decode = Steps(10**9, resident=resident, on_wait=at_four)
+        segment = worker.segment(start(decode))
+        await gate.until_reached()
+        if leaves:
+            segment.stop()
+        worker._queue.close()  # the part of closing that does not wait
+        gate.open()
+        if leaves:
+            await segment.aclose()
+            assert segment.reason == "cancelled"
+        else:
+            with pytest.raises(EngineClosedError, match="the engine is closed"):
+                await take_all(segment)
+            assert segment.reason is None
+        await worker.aclose()
+
+
+async def test_a_call_that_close_overtakes_before_its_first_step_is_told_so() -> None:
+    made: list[Worker] = []
+
+    def clock() -> float:  # read between the choice of a job and its step
+        made[0]._queue.close()
+        return 0.0
+
+    worker = Worker(clock=clock)
+    made.append(worker)
+    with pytest.raises(EngineClosedError, match="the engine is closed"):
+        await worker.call(lambda: 1)
+    await worker.aclose()
+
+
 async def test_close_lets_a_resident_segment_leave_the_device_first(worker: Worker) -> None:
     gate = Gate()
     decode = FakeDecode(10**9, resident=True, on_wait=lambda i: gate() if i == 4 else None)
