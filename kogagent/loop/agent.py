@@ -234,11 +234,14 @@ class Agent(Generic[Deps, Out]):
         history: History | None = None,
         deps: Deps | None = None,
         sampling: SamplingParams | None = None,
+        limits: Limits | None = None,
         answers: Mapping[str, Answer] | None = None,
     ) -> AgentStream[Out]:
         """The run as events; see AgentStream. Takes what `run` takes."""
         conversation = Conversation(self, history)
-        return conversation.stream(prompt, deps=deps, sampling=sampling, answers=answers, alone=True)
+        return conversation.stream(
+            prompt, deps=deps, sampling=sampling, limits=limits, answers=answers, alone=True
+        )
 
     @named_options
     async def run(
@@ -248,19 +251,22 @@ class Agent(Generic[Deps, Out]):
         history: History | None = None,
         deps: Deps | None = None,
         sampling: SamplingParams | None = None,
+        limits: Limits | None = None,
         answers: Mapping[str, Answer] | None = None,
     ) -> RunResult[Out]:
         """Run to the answer.
 
         history: messages of an earlier run, or a Transcript, which the run appends to: it stays consistent
         and keeps what was done even when the run is cancelled or raises. Without prompt the history goes
-        on. deps reaches tools through RunContext. sampling: how tokens are drawn in this run. answers: by
-        the ids of calls that the history left waiting, whether they may run or what came of them. Raises
-        InputError before any work, ModelError or DeviceError from the model, GuardrailError, under
-        on_tool_error="raise" a tool's exception.
+        on. deps reaches tools through RunContext. sampling: how tokens are drawn in this run. limits: of this
+        run, in place of the agent's. answers: by the ids of calls that the history left waiting, whether they
+        may run or what came of them. Raises InputError before any work, ModelError or DeviceError from the
+        model, GuardrailError, under on_tool_error="raise" a tool's exception.
         """
         async with Conversation(self, history) as conversation:
-            return await conversation.run(prompt, deps=deps, sampling=sampling, answers=answers)
+            return await conversation.run(
+                prompt, deps=deps, sampling=sampling, limits=limits, answers=answers
+            )
 
     @named_options
     def run_sync(
@@ -270,6 +276,7 @@ class Agent(Generic[Deps, Out]):
         history: History | None = None,
         deps: Deps | None = None,
         sampling: SamplingParams | None = None,
+        limits: Limits | None = None,
         answers: Mapping[str, Answer] | None = None,
     ) -> RunResult[Out]:
         """`run` for code without an event loop."""
@@ -279,7 +286,9 @@ class Agent(Generic[Deps, Out]):
             pass  # and no run in here: its errors would seem to come of this one
         else:
             raise InputError("run_sync() would block the running event loop. Write: await agent.run(…)")
-        return asyncio.run(self.run(prompt, history=history, deps=deps, sampling=sampling, answers=answers))
+        return asyncio.run(
+            self.run(prompt, history=history, deps=deps, sampling=sampling, limits=limits, answers=answers)
+        )
 
     def conversation(self, history: History | None = None) -> Conversation[Deps, Out]:
         """Runs that follow each other on one history and one model, to fork, rewind and choose from."""
@@ -294,10 +303,13 @@ class Agent(Generic[Deps, Out]):
         history: History | None = None,
         deps: Deps | None = None,
         sampling: SamplingParams | None = None,
+        limits: Limits | None = None,
     ) -> BestOf[Out]:
         """The best of n runs from one prompt, whose prefix is computed once; see Conversation.best_of."""
         async with Conversation(self, history) as conversation:
-            return await conversation.best_of(n, prompt, score=score, deps=deps, sampling=sampling)
+            return await conversation.best_of(
+                n, prompt, score=score, deps=deps, sampling=sampling, limits=limits
+            )
 
     def as_tool(
         self, *, name: str | None = None, description: str | None = None, timeout: float | None = None

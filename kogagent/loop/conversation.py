@@ -14,6 +14,7 @@ from kogagent.errors import InputError
 from kogagent.loop.channel import Channel, Nobody
 from kogagent.loop.cleanup import close, finish_within
 from kogagent.loop.handoff import Handoff
+from kogagent.loop.limits import Limits
 from kogagent.loop.observers import RunInfo, Watched
 from kogagent.loop.protocols import ForkingModel, Model, TurnRequest
 from kogagent.loop.run import Run
@@ -83,15 +84,18 @@ class Conversation(Generic[Deps, Out]):
         *,
         deps: Deps | None = None,
         sampling: SamplingParams | None = None,
+        limits: Limits | None = None,
         answers: Mapping[str, Answer] | None = None,
         alone: bool = False,
     ) -> AgentStream[Out]:
         """The next run as events; takes what `Agent.run` takes. alone: the conversation ends with it."""
-        self._check(prompt, answers, sampling)
+        self._check(prompt, answers, sampling, limits)
 
         async def drive(channel: Channel) -> RunResult[Out]:
             try:
-                return await self.drive(channel, prompt, deps=deps, sampling=sampling, answers=answers)
+                return await self.drive(
+                    channel, prompt, deps=deps, sampling=sampling, limits=limits, answers=answers
+                )
             finally:
                 if alone:
                     await self.aclose()
@@ -104,11 +108,14 @@ class Conversation(Generic[Deps, Out]):
         *,
         deps: Deps | None = None,
         sampling: SamplingParams | None = None,
+        limits: Limits | None = None,
         answers: Mapping[str, Answer] | None = None,
     ) -> RunResult[Out]:
         """The next run, to its answer; takes what `Agent.run` takes."""
-        self._check(prompt, answers, sampling)
-        return await self.drive(Nobody(), prompt, deps=deps, sampling=sampling, answers=answers)
+        self._check(prompt, answers, sampling, limits)
+        return await self.drive(
+            Nobody(), prompt, deps=deps, sampling=sampling, limits=limits, answers=answers
+        )
 
     async def drive(
         self,
@@ -117,6 +124,7 @@ class Conversation(Generic[Deps, Out]):
         *,
         deps: Deps | None = None,
         sampling: SamplingParams | None = None,
+        limits: Limits | None = None,
         answers: Mapping[str, Answer] | None = None,
     ) -> RunResult[Out]:
         """The next run, told to a sink."""
@@ -128,6 +136,8 @@ class Conversation(Generic[Deps, Out]):
                 sink = watched = Watched(sink, agent.observers, self._info(prompt))
             self.transcript.close_calls(waiting=prompt is not None and not answers)
             setup = await _Seat(self, agent, sampling).enter(self.transcript, deps)
+            if limits is not None:
+                setup = replace(setup, limits=limits)
             if prompt is not None and not self.transcript.awaiting:
                 self.transcript.post(UserMessage(prompt))
                 prompt = None
@@ -150,13 +160,19 @@ class Conversation(Generic[Deps, Out]):
         return RunInfo(agent.name, model, prompt, agent.toolbox.specs, len(self.transcript))
 
     def _check(
-        self, prompt: str | None, answers: Mapping[str, Answer] | None, sampling: SamplingParams | None
+        self,
+        prompt: str | None,
+        answers: Mapping[str, Answer] | None,
+        sampling: SamplingParams | None,
+        limits: Limits | None,
     ) -> None:
         """Raises InputError for a run that cannot begin."""
         if prompt is not None and not isinstance(prompt, str):
             raise InputError(f"a prompt is text, not {prompt!r}; pass messages as history=…")
         if sampling is not None and not isinstance(sampling, SamplingParams):
             raise InputError(f"sampling={sampling!r} must be a kogagent.SamplingParams")
+        if limits is not None and not isinstance(limits, Limits):
+            raise InputError(f"limits={limits!r} must be a kogagent.Limits")
         if answers is not None and not isinstance(answers, Mapping):
             raise InputError(f"answers={answers!r} must say what becomes of each call: {{id: Approved()}}")
         waiting = {call.id: call for call in self.transcript.awaiting}
@@ -200,18 +216,19 @@ class Conversation(Generic[Deps, Out]):
         score: Score[Out],
         deps: Deps | None = None,
         sampling: SamplingParams | None = None,
+        limits: Limits | None = None,
     ) -> BestOf[Out]:
         """Run n forks side by side, each with a seed of its own, and go on as the one with the highest score.
 
         The prompt is computed once, before the forks. sampling: by default the agent's, else temperature 0.8.
-        score: of a finished run, sync or async. Tools run in every fork: keep to those without effects. A run
-        that fails loses; where all fail, the first failure is raised.
+        limits: of each run. score: of a finished run, sync or async. Tools run in every fork: keep to those
+        without effects. A run that fails loses; where all fail, the first failure is raised.
         """
         if type(n) is not int or n < 1:
             raise InputError(f"best_of({n!r}): it takes a number of runs >= 1")
         if not callable(score):
             raise InputError(f"score={score!r} must be a function of a run's result that gives a number")
-        self._check(prompt, None, sampling)
+        self._check(prompt, None, sampling, limits)
         base = sampling or self.agent.sampling or _DRAWN
         await self._compute_prefix(prompt, deps)
         branches: list[Conversation[Deps, Out]] = []
@@ -219,7 +236,9 @@ class Conversation(Generic[Deps, Out]):
             while len(branches) < n:  # one by one, so that those made are closed if one fails
                 branches.append(await self.fork())
             runs = (
-                branch.run(deps=deps, sampling=replace(base, seed=(base.seed + number) % 2**64))
+                branch.run(
+                    deps=deps, sampling=replace(base, seed=(base.seed + number) % 2**64), limits=limits
+                )
                 for number, branch in enumerate(branches)
             )
             results = await asyncio.gather(*runs, return_exceptions=True)

@@ -362,7 +362,8 @@ class Run:
         if result is None or result.status != "ok":
             return
         source = self._setup.name
-        self._setup = await self._setup.handoffs[call.name].enter(self._transcript, self._deps)
+        entered = await self._setup.handoffs[call.name].enter(self._transcript, self._deps)
+        self._setup = replace(entered, limits=self._first.limits)
         self._sink.put(HandedOff(call, source, self._setup.name))
 
     def _result_of(self, call: ToolCall) -> ToolResult | None:

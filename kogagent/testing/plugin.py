@@ -104,16 +104,24 @@ def run_agent(
 @pytest.fixture
 def call_tool() -> Callable[..., ToolResult]:
     """Calls one tool as a run does, with arguments that go through JSON and its schema:
-    `call_tool(weather, city="Oslo").text`. Approval is given; deps goes by keyword."""
+    `call_tool(weather, city="Oslo").text`. Approval is given; deps goes by keyword. For tests without an
+    event loop."""
     import asyncio
     import json
 
+    from kogagent.errors import InputError
     from kogagent.tools.toolbox import Toolbox
     from kogagent.types import RunContext, ToolCall
 
     def run(tool: Any, /, deps: Any = None, **arguments: Any) -> ToolResult:
         toolbox = Toolbox([tool], approve=lambda call, context: True)
         call = ToolCall("call_1", toolbox.specs[0].name, json.dumps(arguments))
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            pass
+        else:
+            raise InputError("call_tool runs an event loop of its own. Use it in a test that is not async.")
         return asyncio.run(toolbox.call(call, RunContext(deps, call))).result
 
     return run

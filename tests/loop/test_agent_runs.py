@@ -450,6 +450,28 @@ async def test_the_limit_of_turns_ends_the_run_with_its_name() -> None:
     assert statuses(result) == ["ok"] * 3
 
 
+async def test_a_run_may_have_limits_of_its_own_and_the_agent_keeps_its(rng: np.random.Generator) -> None:
+    most = int(rng.integers(1, 5))
+    own = Limits(max_turns=most)
+
+    def agent() -> Agent[None, str]:
+        return Agent(
+            FunctionModel(lambda request: call("ls", path=str(len(request.messages)))),
+            [ls],
+            limits=Limits(max_turns=7),
+        )
+
+    async with agent().stream("go", limits=own) as stream:
+        assert [event async for event in stream][-1] == RunFinished(stream.result)
+    async with agent().conversation() as talk:
+        talked = [await talk.run("go", limits=own), await talk.run("go")]
+    best = await agent().best_of(2, "go", score=lambda result: result.turns, limits=own)
+    runs = [await agent().run("go", limits=own), stream.result, *talked[:1], *best.results]
+    runs.append(await asyncio.to_thread(agent().run_sync, "go", limits=own))
+    assert [run.turns for run in runs if isinstance(run, RunResult)] == [most] * 6
+    assert (talked[1].turns, talked[1].reason) == (7, "max_turns")
+
+
 async def test_after_the_last_call_allowed_the_model_must_answer() -> None:
     model = ScriptedModel([call("ls", path=str(n)) for n in range(5)], "with what I have")
     result = await Agent(model, [ls], limits=Limits(max_calls=3)).run("go")
@@ -733,6 +755,8 @@ def test_an_agent_refuses_what_it_cannot_use_before_any_run(options: dict[str, A
             "result.messages",
         ),
         ({"prompt": "x", "sampling": 0.7}, "sampling=0.7 must be a kogagent.SamplingParams"),
+        ({"prompt": "x", "limits": 3}, "limits=3 must be a kogagent.Limits"),
+        ({"prompt": "x", "max_turns": 3}, r"'max_turns'\. Did you mean 'limits'\?"),
         ({"prompt": "x", "answers": ["1"]}, r"answers=\['1'\] must say"),
         (
             {"prompt": "x", "message_history": []},

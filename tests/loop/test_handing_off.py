@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from kogagent import (
@@ -80,6 +81,28 @@ async def test_calls_beside_a_hand_off_run_and_a_second_hand_off_does_not() -> N
     prompt, turn_left, found = model.requests[0].messages
     assert isinstance(turn_left, AssistantMessage) and [one.name for one in turn_left.calls] == ["look_up"]
     assert isinstance(found, ToolMessage) and found.result.name == "look_up" and prompt == UserMessage("go")
+
+
+async def test_the_calls_of_who_goes_on_are_bounded_by_the_limits_of_who_began(
+    rng: np.random.Generator,
+) -> None:
+    ran: list[int] = []
+
+    async def look(n: int) -> str:
+        ran.append(n)
+        return f"{n} is there"
+
+    for bound in ("max_calls", "turn_calls"):
+        ran.clear()
+        room = int(rng.integers(2, 6))
+        turn = [call("look", n=n) for n in range(8)]
+        second = Agent(
+            ScriptedModel(turn, "Seen."), [look], name="second", limits=Limits(max_calls=1, turn_calls=1)
+        )
+        script = ScriptedModel(call("transfer_to_second"))
+        result = await Agent(script, handoffs=[second]).run("go", limits=Limits(**{bound: room}))
+        handed = 1 if bound == "max_calls" else 0  # the hand-over is a call of the run
+        assert (result.output, len(ran)) == ("Seen.", room - handed)
 
 
 async def test_agents_may_hand_back_and_forth_until_the_first_ones_limits_end_it() -> None:

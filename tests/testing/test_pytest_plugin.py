@@ -11,7 +11,11 @@ import torch  # noqa: F401 - a run within this one forgets what it imported, and
 pytest_plugins = ["pytester"]
 
 TOOL = """
-from kogagent import Agent, tool, Retry
+import asyncio
+
+import pytest
+
+from kogagent import Agent, InputError, tool, Retry
 from kogagent.testing import ScriptedModel, call
 
 @tool
@@ -50,9 +54,16 @@ def test_tool(call_tool):
     assert call_tool(weather, city="Oslo").text == "3 degrees in Oslo"
     assert call_tool(weather, city="Atlantis").status == "retry"
     assert call_tool(weather, city=3).status == "invalid"
+
+def test_within_a_loop(call_tool):
+    async def inner():
+        call_tool(weather, city="Oslo")
+
+    with pytest.raises(InputError, match="not async"):
+        asyncio.run(inner())
 """
     )
-    result.assert_outcomes(passed=2)
+    result.assert_outcomes(passed=3)
 
 
 def test_a_script_that_is_not_played_to_its_end_fails(run: Run) -> None:
