@@ -61,8 +61,8 @@ class SessionStore:
         Calls without a message, left by a process that was killed, are closed first, with their results where
         they were done; those whose results come later wait on, unless they were approved and had begun.
         """
-        if not session:
-            raise InputError("a session needs an id that is not empty")
+        if not isinstance(session, str) or not session:
+            raise InputError(f"session={session!r} must be a text that is not empty")
         self._db.write(f"INSERT OR IGNORE INTO sessions (id, updated) VALUES (?, {_NOW})", (session,))
         transcript = Transcript(self.messages(session))
         kept = self._kept(session, transcript)

@@ -17,7 +17,7 @@ from mcp.types import CallToolResult, EmbeddedResource, ResourceLink, TextConten
 from mcp.types import Tool as OfferedTool
 
 from kogagent.engine.grammar import compile_turn
-from kogagent.errors import InputError, SchemaError, ToolFailed
+from kogagent.errors import InputError, SchemaError, ToolFailed, named_options
 from kogagent.mcp.progress import Heard
 from kogagent.spec import Vocabulary
 from kogagent.tools.tool import Tool
@@ -30,6 +30,7 @@ _PAGES = 100
 _BYTES = Vocabulary((*(bytes([byte]) for byte in range(256)), b"<end>"), frozenset({256}), (256,))
 
 
+@named_options
 def connect(
     server: str | Sequence[str],
     *,

@@ -13,7 +13,7 @@ from contextvars import Token
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from kogagent.errors import MissingExtraError
+from kogagent.errors import MissingExtraError, named_options
 from kogagent.loop.notation import message_to_json
 from kogagent.loop.observers import RunInfo
 from kogagent.observe.phases import phases
@@ -59,6 +59,7 @@ class OpenTelemetry:
     `otel`.
     """
 
+    @named_options
     def __init__(
         self,
         *,
@@ -190,6 +191,8 @@ class _Run:
             self._end(span, failed or "cancelled")
         self._calls.clear()
         self._end_chat(failed)
+        if isinstance(error, Exception):  # not that it was cancelled
+            self._span.record_exception(error)
         self._end(self._span, failed)
         labels = self._named("invoke_agent") | ({"error.type": failed} if failed else {})
         self._instruments.duration.record(time.perf_counter() - self._began, labels)
@@ -203,7 +206,7 @@ class _Run:
         self._chat = self._tracer.start_span(
             f"chat {self._model}",
             context=self._inside,
-            attributes=self._named("chat") | {"kogagent.turn": event.turn},
+            attributes=self._named("chat") | {"kogagent.turn": event.turn, "gen_ai.agent.name": event.agent},
             start_time=self._ns(event.at if at is None else at),
         )
         if self._content:

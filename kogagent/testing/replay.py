@@ -135,7 +135,11 @@ class ReplayModel:
 
     def __init__(self, path: str | Path) -> None:
         self._turns: list[tuple[dict[str, Any], list[ModelEvent]]] = []
-        for number, line in enumerate(Path(path).read_text(encoding="ascii").splitlines(), 1):
+        try:
+            text = Path(path).read_text(encoding="ascii")
+        except FileNotFoundError as error:
+            raise InputError(f"{path} is not there. Record it: run the agent on a RecordingModel.") from error
+        for number, line in enumerate(text.splitlines(), 1):
             try:
                 value = json.loads(line)
             except json.JSONDecodeError as error:

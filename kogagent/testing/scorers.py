@@ -10,10 +10,11 @@ from typing import Any, TypeAlias
 
 from pydantic_core import to_jsonable_python
 
-from kogagent.errors import InputError
+from kogagent.errors import InputError, named_fields
 from kogagent.types import AssistantMessage, Message, RunResult, ToolCall
 
 
+@named_fields
 @dataclass(frozen=True, slots=True)
 class Case:
     """One question and what is wanted.

@@ -62,7 +62,7 @@ from kogagent import (
     tool,
 )
 from kogagent.loop.protocols import TurnRequest
-from kogagent.testing import FunctionModel, ScriptedModel, ScriptedTurn, call
+from kogagent.testing import Case, FunctionModel, ScriptedModel, ScriptedTurn, call
 from kogagent.types import ModelEvent
 
 
@@ -772,7 +772,7 @@ async def test_a_run_refuses_a_prompt_or_history_it_cannot_use(options: dict[str
         Agent(ScriptedModel("x")).stream(**options)
 
 
-@pytest.mark.parametrize("kind", [Limits, Hooks, Guardrails, Compaction, SamplingParams, Toolbox])
+@pytest.mark.parametrize("kind", [Limits, Hooks, Guardrails, Compaction, SamplingParams, Toolbox, Case])
 def test_an_option_that_nothing_has_is_named_with_the_nearest_there_is(kind: Any) -> None:
     name = list(inspect.signature(kind).parameters)[-1]
     with pytest.raises(

@@ -114,3 +114,6 @@ def test_a_file_that_is_no_recording_is_refused(line: str, words: str, tmp_path:
     path.write_text(line + "\n")
     with pytest.raises(InputError, match=words):
         ReplayModel(path)
+    path.unlink()
+    with pytest.raises(InputError, match=r"bad\.jsonl is not there\. Record it"):
+        ReplayModel(path)

@@ -187,6 +187,8 @@ def test_a_deleted_session_is_gone_and_an_unknown_one_is_named(path: Path) -> No
             transcript.append(UserMessage("y"))
         with pytest.raises(InputError, match="not empty"):
             store.open("")
+        with pytest.raises(InputError, match="session=7 must be a text"):
+            store.open(7)  # type: ignore[arg-type]
 
 
 def test_a_file_of_something_else_is_refused_and_left_alone(tmp_path: Path) -> None:

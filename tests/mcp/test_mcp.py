@@ -224,6 +224,7 @@ async def test_options_that_make_no_sense_are_refused_at_once() -> None:
         (["x"], {"headers": {}}, "headers"),
         (["x"], {"unsupported": "ignore"}, "unsupported"),
         (["x"], {"timeout": 0}, "timeout"),
+        (["x"], {"header": {}}, r"^connect has no option 'header'\. Did you mean 'headers'\?"),
     ]
     for server, options, words in bad:
         with pytest.raises(InputError, match=words):

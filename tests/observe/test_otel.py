@@ -127,6 +127,21 @@ async def test_failures_are_marked_with_their_type(collected: Collected) -> None
     (run,) = collected.named("invoke_agent x")
     assert run.attributes is not None and run.attributes["error.type"] == "ValueError"
     assert [span.name for span in collected.spans[-2:]] == ["chat ScriptedModel", "invoke_agent x"]
+    (raised,) = run.events
+    assert raised.attributes is not None and raised.attributes["exception.message"] == "broken"
+
+
+async def test_each_turn_names_the_agent_that_takes_it(collected: Collected) -> None:
+    second = Agent(ScriptedModel("done"), name="second")
+    front = Agent(
+        ScriptedModel(call("transfer_to_second")),
+        handoffs=[second],
+        observers=[collected.observer()],
+        name="front",
+    )
+    await front.run("go")
+    chats = [span.attributes or {} for span in collected.named("chat ScriptedModel")]
+    assert [chat["gen_ai.agent.name"] for chat in chats] == ["front", "second"]
 
 
 async def test_content_is_recorded_only_when_asked_for(collected: Collected) -> None:
