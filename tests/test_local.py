@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pydantic import BaseModel
 
 from kogagent.engine import backends
 from kogagent.engine.backend import Backend
@@ -313,6 +314,12 @@ async def test_bad_input_names_the_thing_and_the_engine_stays_usable(engine: Eng
         await engine.stream("x" * 20_000).text()
     with pytest.raises(InputError, match="grammar=7"):
         engine.stream("a", grammar=7)  # type: ignore[arg-type]
+
+    class City(BaseModel):
+        name: str
+
+    with pytest.raises(InputError, match=r"Pass City\.model_json_schema\(\)\."):
+        engine.stream("a", grammar=City)  # type: ignore[arg-type]
     with pytest.raises(InputError, match=r"seed=-1"):
         engine.stream("a", sampling=SamplingParams(seed=-1))
     with pytest.raises(InputError, match=r"sampling=\{.*SamplingParams"):

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from kogagent.errors import InputError
+from kogagent.errors import InputError, nearest
 
 if TYPE_CHECKING:
     from kogagent.local import Engine
@@ -73,7 +73,10 @@ def _module(name: str, module: str, option: str) -> Any:
 def _attribute(thing: Any, path: str, name: str, option: str) -> Any:
     for part in path.split("."):
         if not hasattr(thing, part):
-            public = ", ".join(key for key in vars(thing) if not key.startswith("_")) or "nothing"
-            raise InputError(f"{option} {name!r}: there is no {part!r}; there is {public}")
+            public = [key for key in vars(thing) if not key.startswith("_")]
+            known = ", ".join(public) or "nothing"
+            raise InputError(
+                f"{option} {name!r}: there is no {part!r}.{nearest(part, public)} There is {known}."
+            )
         thing = getattr(thing, part)
     return thing

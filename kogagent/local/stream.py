@@ -76,9 +76,12 @@ def check_grammar(grammar: Grammar | None) -> None:
     """Raise InputError for what is no grammar at all."""
     known = grammar is None or isinstance(grammar, Mapping | JsonSchema | Regex | Choices | Ebnf)
     if not known and not callable(getattr(grammar, "start", None)):
+        schema = ""
+        if isinstance(grammar, type) and hasattr(grammar, "model_json_schema"):
+            schema = f". Pass {grammar.__name__}.model_json_schema()."
         raise InputError(
             f"grammar={grammar!r}: must be a JSON Schema, JsonSchema(...), Regex(...), Choices(...), "
-            "Ebnf(...) or a compiled grammar"
+            f"Ebnf(...) or a compiled grammar{schema}"
         )
 
 

@@ -359,7 +359,7 @@ def _reader(output_type: Any) -> tuple[Check | None, Any]:
         return None, None
     from kogagent.tools import schema
 
-    name = getattr(output_type, "__name__", None) or repr(output_type)
+    name = output_type.__name__ if inspect.isclass(output_type) else repr(output_type)
     adapter, wanted = schema.of_type(output_type, name=name)
     extra = schema.output_extra(wanted)
 

@@ -25,7 +25,7 @@ from pydantic_core import from_json, to_jsonable_python
 from kogagent.errors import SchemaError
 from kogagent.tools.annotations import hints_of, known_types, typed_dict
 from kogagent.tools.narrowed import Narrowed
-from kogagent.tools.subset import subset
+from kogagent.tools.subset import OUTPUT, owner, subset
 from kogagent.tools.validate import checked
 from kogagent.types import JSONValue, RunContext
 
@@ -153,8 +153,8 @@ def of_function(
 def of_type(annotation: Any, *, name: str) -> tuple[TypeAdapter[Any], Mapping[str, JSONValue]]:
     """The validator and schema of an output type, a JSON value of any type. Raises SchemaError."""
     alias: Any = typing_extensions.TypeAliasType("Output", known_types(annotation))  # which takes a config
-    adapter = _adapter(alias, name, "the output type", {}, _BASE64)
-    return adapter, subset(_raw_schema(adapter, name, "the output type"), name, "the output type")
+    adapter = _adapter(alias, name, OUTPUT, {}, _BASE64)
+    return adapter, subset(_raw_schema(adapter, name, OUTPUT), name, OUTPUT)
 
 
 def of_json_schema(
@@ -263,9 +263,7 @@ def _of_parameter(
         try:
             _raw_schema(_adapter(hint, tool, place, names), tool, place)
         except SchemaError as found:
-            said = str(found).replace(
-                f"tool {tool!r} ({place})", f"parameter {name!r} of tool {tool!r} ({place})"
-            )
+            said = str(found).replace(owner(tool, place), f"parameter {name!r} of {owner(tool, place)}")
             return SchemaError(said, tool=tool, path=f"/properties/{name}")
     return error
 
@@ -280,7 +278,7 @@ def _adapter(
         return adapter
     except PydanticUndefinedAnnotation as error:
         raise SchemaError(
-            f"tool {tool!r} ({place}) uses a type whose annotation names {error.name!r}, and no such name is "
+            f"{owner(tool, place)} uses a type whose annotation names {error.name!r}, and no such name is "
             "known there. Define or import it before the tool, outside `if TYPE_CHECKING`.",
             tool=tool,
         ) from error
@@ -288,7 +286,7 @@ def _adapter(
         lines = str(error).splitlines()
         said = lines[-1].removeprefix("error: ") + "." if isinstance(error, CoreError) else lines[0]
         raise SchemaError(
-            f"tool {tool!r} ({place}) has a type that no JSON value can be read as: {said} "
+            f"{owner(tool, place)} has a type that no JSON value can be read as: {said} "
             "Use JSON types, dataclasses, TypedDicts, enums or pydantic models.",
             tool=tool,
         ) from error
@@ -298,9 +296,9 @@ def _raw_schema(adapter: TypeAdapter[Any], tool: str, place: str) -> dict[str, A
     try:
         return adapter.json_schema(ref_template="#/$defs/{model}", schema_generator=Narrowed)
     except (PydanticUserError, RecursionError) as error:
-        said = str(error).splitlines()[0]
+        said = str(error).splitlines()[0].rstrip(".") + "."
         raise SchemaError(
-            f"tool {tool!r} ({place}) has a type without a JSON Schema: {said} "
+            f"{owner(tool, place)} has a type without a JSON Schema: {said} "
             "Use JSON types, dataclasses, TypedDicts, enums or pydantic models.",
             tool=tool,
         ) from error

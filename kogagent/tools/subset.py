@@ -58,6 +58,18 @@ _HINTS = {
     "propertyNames": "Use str keys.",
     "contentMediaType": "Annotate it as what the text holds, not as pydantic's Json of that.",
 }
+OUTPUT = "the output type"
+"""Stands for the place of a tool where a type is no tool's."""
+
+
+def owner(tool: str, place: str) -> str:
+    """Whose type an error is about, in words."""
+    return f"{OUTPUT} {tool!r}" if place == OUTPUT else f"tool {tool!r} ({place})"
+
+
+def _elsewhere(place: str) -> str:
+    where = "a guardrail of the answer" if place == OUTPUT else "the tool"
+    return f"Check it in {where} and raise Retry."
 
 
 def subset(schema: dict[str, Any], tool: str, place: str) -> dict[str, Any]:
@@ -177,9 +189,9 @@ def _node(node: Any, path: str, tool: str, place: str) -> Any:
         if key == "propertyNames" and value.get("type") != "string":
             kind = None
         if kind is None:
-            hint = _HINTS.get(key, "Check it in the tool and raise Retry.")
+            hint = _HINTS.get(key) or _elsewhere(place)
             raise SchemaError(
-                f"tool {tool!r} ({place}) needs the schema keyword {key!r} at {path or '/'}, which "
+                f"{owner(tool, place)} needs the schema keyword {key!r} at {path or '/'}, which "
                 f"the grammar cannot enforce. {hint}",
                 tool=tool,
                 path=path,
@@ -226,8 +238,8 @@ def _bytes(node: dict[str, Any], path: str, tool: str, place: str) -> dict[str, 
     for key, value in bounds.items():
         if value > _BOUND:
             raise SchemaError(
-                f"tool {tool!r} ({place}) bounds bytes by {value} at {path or '/'}, and a pattern counts "
-                f"them up to {_BOUND}. Check it in the tool and raise Retry.",
+                f"{owner(tool, place)} bounds bytes by {value} at {path or '/'}, and a pattern counts "
+                f"them up to {_BOUND}. {_elsewhere(place)}",
                 tool=tool,
                 path=path,
                 keyword=key,

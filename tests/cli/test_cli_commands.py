@@ -150,7 +150,8 @@ def test_run_uses_the_tools_that_are_named(monkeypatch: pytest.MonkeyPatch, tmp_
     ("name", "said"),
     [
         ("no_such_module_here:add", "no_such_module_here"),
-        ("json:no_such_function", "no_such_function"),
+        ("json:no_such_function", "no 'no_such_function'. There is "),
+        ("json:dump_s", "no 'dump_s'. Did you mean 'dumps'? There is "),
         (":add", "module:function"),
         ("keyword", "no @tool"),
     ],

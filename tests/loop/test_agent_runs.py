@@ -717,7 +717,12 @@ async def test_a_source_gives_each_run_a_model_of_its_own_and_it_is_closed() -> 
         ({"tool_choice": "lz", "tools": []}, "'lz' must be one of 'auto', 'none', 'required'$"),
         ({"tool_choice": "required", "tools": []}, "needs tools"),
         ({"on_tool_error": "ignore"}, "'tell' or 'raise'"),
-        ({"output_type": asyncio.Event}, "output type"),
+        ({"output_type": asyncio.Event}, r"^the output type 'Event' has a type that no JSON value"),
+        ({"output_type": list[complex]}, r"^the output type 'list\[complex\]' has .* number\. Use JSON"),
+        (
+            {"output_type": Annotated[bytes, Field(max_length=5000)]},
+            r"^the output type 'typing\.Annotated.*Check it in a guardrail of the answer and raise Retry",
+        ),
         ({"approve": True}, "approve=True"),
         ({"approve": lambda asked: True}, r"^approve: <lambda>\(asked\) must take a call and its context$"),
         ({"observers": 3}, r"observers=3 must be a list\. Write observers=\[…\]"),
