@@ -194,6 +194,8 @@ class Toolbox:
             text = f"{call.name} did not finish within {ready.timeout:g} s and was stopped.{still}"
             return ToolOutcome(ToolResult(call.id, call.name, text, "timeout"), started, ended)
         if back.error is not None:
+            if signature.context and context.deps is None and "'NoneType'" in _words(back.error):
+                back.error.add_note("The run was given no deps. Pass deps=… to it.")
             return self._raised(call, ready, back.error, started, ended)
         result = _result(call.id, call.name, back.text, "ok", back.files)
         return _outcome(result, started, ended, None, False, tool.max_result_tokens)

@@ -244,6 +244,19 @@ async def test_no_more_calls_run_at_once_than_the_limit_allows() -> None:
     assert most == 3
 
 
+@pytest.mark.parametrize("given", [None, "Ada"])
+async def test_a_tool_that_fails_for_want_of_deps_says_so_to_the_developer(given: str | None) -> None:
+    async def shout(context: RunContext[str]) -> str:
+        context.deps.upper()
+        raise AttributeError("of its own")
+
+    result = await Agent(ScriptedModel(call("shout"), "x"), [shout]).run("go", deps=given)
+    error = result.failures[0].error
+    assert isinstance(error, AttributeError)
+    notes = getattr(error, "__notes__", [])
+    assert notes == ([] if given else ["The run was given no deps. Pass deps=… to it."])
+
+
 async def test_deps_reach_tools_and_instructions() -> None:
     async def who(context: RunContext[str]) -> str:
         return f"{context.deps} in turn {context.turn} after {len(context.messages)} messages"
