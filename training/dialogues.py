@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from training import handoffs, hints
+from training import handoffs, hints, records
 from training.beside import LOOKED_UP, UNSERVED, Shelf, unserved
 from training.contrast import twin
 from training.desk.tasks import Desk
@@ -44,7 +44,8 @@ HANDOVER = 0.045  # share of those with agents that hand over: 2 % of all tokens
 SERVED = 0.038  # share of tools that serve what is else asked in vain (training/unserved.py)
 ASTRAY = 0.055  # share of requests beside a desk's tools that have nothing to do with them
 USUAL = 0.075  # share of those beside the tools that most agents are given: 5 % of all tokens
-HINTED = 0.17  # share of those that ask for everyday tools by hints: 9 % of all tokens
+HINTED = 0.2  # share of those that ask for everyday tools by hints: 11 % of all tokens
+RECORDS = 0.4  # share of these whose tools keep records of one kind of thing
 TWINS = 0.4  # share of single calls that another follows which differs in one thing
 
 
@@ -437,7 +438,14 @@ class Writer:
 
     def hinted(self, rng: random.Random, most: int) -> list[Conversation]:
         """Requests that do not say what is to be done, beside tools of the desk or not."""
-        drawn = hints.toolset(rng, self.kinds, rng.choice([1, 2, 3, 3, 4, 4, 5]))
+        count, lacking = rng.choice([1, 2, 3, 3, 4, 4, 5]), list[hints.Hint]()
+        if rng.random() < RECORDS:
+            kept, rest = records.family(rng, self.kinds, max(count, 2))
+            wanted = [*kept, *rng.sample(hints.HINTS, rng.choice([0, 0, 0, 1, 2]))]
+            lacking = [hint for hint in rest if hint.group in records.ACTS]
+        else:
+            wanted = rng.sample(hints.HINTS, count)
+        drawn = hints.toolset(rng, self.kinds, wanted)
         specs = [h.tool.spec() for h in drawn]
         shelf = Shelf.drawn(rng, self.kinds)
         if beside := rng.random() < 0.45 and all(shelf.apart(h.tool) for h in drawn):
@@ -451,7 +459,8 @@ class Writer:
                 made.append(self._courtesy(rng, [], specs))
                 continue
             if kind == "none":
-                other = hints.Hinted.drawn(rng, self.kinds, rng.choice(strangers))
+                near = bool(lacking) and rng.random() < 0.4
+                other = hints.Hinted.drawn(rng, self.kinds, rng.choice(lacking if near else strangers))
                 asked = other.task(rng, self.kinds).request
                 if beside and shelf.serves(asked):
                     continue

@@ -15,13 +15,14 @@ from __future__ import annotations
 import json
 import random
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from training import errands
 from training.kinds import Kinds
-from training.naming import capital, pick, slots_of, styled, tool_name
+from training.naming import articles, capital, pick, slots_of, styled, tool_name
 from training.natural import param_name
 from training.sketches import Slot, slot
 from training.spoken import Draw, Param, Spoken, verbatim
@@ -33,7 +34,8 @@ from training.variety import decorated
 @dataclass(frozen=True)
 class Hint:
     """group: what is asked of one tool of a group may be near another of it. helpers: values of wordings that
-    are no parameter's. wordings: the sentence, and for each call the values that it tells in other words."""
+    are no parameter's. wordings: the sentence, and for each call the values that it tells in other words.
+    words: what stands for some slots of all sentences."""
 
     group: str
     names: tuple[str, ...]
@@ -41,9 +43,16 @@ class Hint:
     slots: tuple[Slot, ...]
     helpers: tuple[Slot, ...]
     wordings: dict[str, tuple[dict[str, Any], ...]]
+    words: Mapping[str, str] = field(default_factory=dict)
+
+    def filled(self, text: str) -> str:
+        """With its words in their slots."""
+        for name, word in self.words.items():
+            text = text.replace(f"{{{name}}}", word)
+        return text
 
 
-def _read(path: Path) -> list[Hint]:
+def read(path: Path) -> list[Hint]:
     out = []
     for block in path.read_text().strip().split("\n\n"):
         head, *lines = block.split("\n")
@@ -71,7 +80,7 @@ def _value(text: str) -> Any:
     return json.loads(text) if re.fullmatch(r"-?[\d.]+|true|false", text) else text
 
 
-HINTS = [hint for path in sorted((Path(__file__).parent / "indirect").glob("*.txt")) for hint in _read(path)]
+HINTS = [hint for path in sorted((Path(__file__).parent / "indirect").glob("*.txt")) for hint in read(path)]
 
 
 @dataclass(frozen=True)
@@ -106,7 +115,8 @@ class Hinted:
 
     def task(self, rng: random.Random, kinds: Kinds, typed: bool = True) -> Task:
         """A request in one of its wordings and what it calls. typed: perhaps with a word around it."""
-        text = pick(rng, tuple(self.hint.wordings), kinds.split)
+        wording = pick(rng, tuple(self.hint.wordings), kinds.split)
+        text = articles(self.hint.filled(wording))
         by_name = {p.name: p for p in self.tool.params}
         draws = {s.key: _sort(kinds, rng, s)[1] for s in self.hint.helpers}
         draws |= {key: by_name[name].draw for key, name in self.keys.items()}
@@ -114,7 +124,7 @@ class Hinted:
         while len({s.value for s in said.values()}) < len(said) or not said.keys() >= set(slots_of(text)):
             said = {key: draws[key](rng) for key in slots_of(text)}
         sets = []
-        for values in self.hint.wordings[text]:
+        for values in self.hint.wordings[wording]:
             told = {self.keys[key]: said[key] for key in said if key in self.keys}
             told |= {self.keys[key]: Spoken(_filled(value, said), "") for key, value in values.items()}
             sets.append({p.name: told[p.name] for p in self.tool.params if p.name in told})
@@ -155,7 +165,7 @@ def _typed(rng: random.Random, request: str) -> str:
     return request + rng.choice(["", "", "", "", " Thanks!"]) if request[-1] in ".?!" else request
 
 
-def toolset(rng: random.Random, kinds: Kinds, count: int) -> list[Hinted]:
-    """At most so many tools, each under a name of its own."""
-    drawn = [Hinted.drawn(rng, kinds, hint) for hint in rng.sample(HINTS, count)]
+def toolset(rng: random.Random, kinds: Kinds, wanted: Sequence[Hint]) -> list[Hinted]:
+    """A tool of each hint, at most: each has a name of its own."""
+    drawn = [Hinted.drawn(rng, kinds, hint) for hint in wanted]
     return list({h.tool.name: h for h in drawn}.values())

@@ -138,6 +138,11 @@ def plural(noun: str) -> str:
     return f"{noun}es" if noun.endswith(("ss", "x", "ch", "sh")) else f"{noun}s"
 
 
+def articles(text: str) -> str:
+    """With "an" where a vowel follows."""
+    return re.sub(r"\b([Aa]) (?=[aeio])", r"\1n ", text)
+
+
 def capital(text: str) -> str:
     """With its first letter large."""
     return text[0].upper() + text[1:]

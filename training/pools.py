@@ -80,8 +80,8 @@ class Pools:
             stem = re.sub(r"[^a-z]+", "-", self.noun(rng).lower()).strip("-")
             return f"{stem}-{rng.randint(1, 9999)}"
         if shape < 0.5:
-            head = "".join(rng.choice(letters).upper() for _ in range(rng.randint(2, 3)))
-            return f"{head}-{rng.randint(10, 99999)}"
+            head = "".join(rng.choice(letters).upper() for _ in range(rng.randint(1, 3)))
+            return f"{head}{rng.choice(['-', '-', '-', ''])}{rng.randint(1, 10 ** rng.randint(1, 5))}"
         if shape < 0.65:
             return "".join(rng.choice("0123456789abcdef") for _ in range(rng.choice([6, 8, 12])))
         if shape < 0.8:

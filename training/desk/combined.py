@@ -6,11 +6,11 @@ from __future__ import annotations
 import random
 
 from training.desk.chains import AND, COUNTED, Chain, Stages, look_up, topics
-from training.desk.facts import Fact, articles
+from training.desk.facts import Fact
 from training.desk.tables import SAID, Table, quoted
 from training.desk.units import plain_number
 from training.desk.world import World, value_of
-from training.naming import capital, choose, kept, pick, plural, uncapital
+from training.naming import articles, capital, choose, kept, pick, plural, uncapital
 from training.tools import Call
 
 

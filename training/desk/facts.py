@@ -11,7 +11,7 @@ from pathlib import Path
 from training.desk.names import proper_name
 from training.desk.units import UNITS, shown
 from training.kinds import Kinds
-from training.naming import pick, plural
+from training.naming import articles, pick, plural
 from training.spoken import DAYS, MONTHS
 
 PLACES = [
@@ -230,11 +230,6 @@ class Fact:
 
     def answer(self, value: str) -> str:
         return f"{articles(self.kind.answer.replace('{v}', value))}."
-
-
-def articles(text: str) -> str:
-    """With "an" where a vowel follows."""
-    return re.sub(r"\b([Aa]) (?=[aeio])", r"\1n ", text)
 
 
 def _any_noun(rng: random.Random, kinds: Kinds, words: str) -> str:
