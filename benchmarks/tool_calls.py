@@ -10,9 +10,10 @@ phrasings that training never shows. BFCL questions are read from the installed 
 `pip install --no-deps bfcl-eval`); its Python types become JSON Schema types, dots in names underscores, and
 the score is this file's own. A set of calls asks for at least one call (tool_choice "required") under the
 grammar; irrelevance leaves the choice free and counts turns without a call. Requests of everyday and of
-counter, written by hand for two agents of four tools each, leave the choice free as an agent does; those of
-everyday_files and counter_files have two tools more, which list and read files and are never right. --free
-turns the grammar off, --distinct ends a turn at a call that it has made already.
+counter, written by hand for two agents of four tools each, leave the choice free as an agent does; so do
+those of fresh, for three agents of five tools, by a writer who had not seen the training data. With _files
+after their names the agents have two tools more, which list and read files and are never right. --free turns
+the grammar off, --distinct ends a turn at a call that it has made already.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from kogagent.types import CallReady, Message, SystemMessage, ToolSpec, UserMess
 
 DATA = Path(__file__).resolve().parent / "data"
 HELD_OUT = DATA / "held_out.jsonl"
-OWN = ("held_out", "everyday", "everyday_files", "counter", "counter_files")
+OWN = ("held_out", "everyday", "everyday_files", "counter", "counter_files", "fresh", "fresh_files")
 BFCL = ("simple_python", "multiple", "parallel", "parallel_multiple", "irrelevance")
 TYPES = {"dict": "object", "float": "number", "tuple": "array", "any": "string", "int": "integer"}
 
@@ -99,7 +100,7 @@ def questions_of(name: str) -> Iterator[Question]:
 
 
 def as_typed(name: str, *, files: bool) -> Iterator[Question]:
-    """Requests of the set everyday or counter. files: beside tools for files, which none of them needs."""
+    """Requests of everyday, counter or fresh. files: beside tools for files, which none of them needs."""
     data = json.loads((DATA / f"{name}.json").read_text(encoding="utf-8"))
     for agent in data["agents"]:
         names = agent["tools"] + (data["files"] if files else [])

@@ -11,6 +11,7 @@ import pytest
 
 from benchmarks.tool_calls import (
     HELD_OUT,
+    OWN,
     Question,
     arguments_match,
     as_typed,
@@ -20,6 +21,7 @@ from benchmarks.tool_calls import (
     json_schema,
     judge,
     plain_name,
+    questions_of,
     same,
 )
 from kogagent import Engine
@@ -149,11 +151,12 @@ def test_held_out_requests_are_valid_and_wholly_of_the_test_split() -> None:
             jsonschema.validate(arguments, schemas[name])
 
 
-@pytest.mark.parametrize(("name", "without"), [("everyday", 20), ("counter", 16)])
+@pytest.mark.parametrize(("name", "without"), [("everyday", 20), ("counter", 16), ("fresh", 17)])
 def test_typed_requests_hold_calls_their_tools_allow_and_files_add_tools_alone(
     name: str, without: int
 ) -> None:
-    plain, files = list(as_typed(name, files=False)), list(as_typed(name, files=True))
+    assert {name, f"{name}_files"} <= set(OWN)
+    plain, files = list(questions_of(name)), list(questions_of(f"{name}_files"))
     assert len(plain) == len(files) == 50 and len({q.messages for q in plain}) == 50
     assert sum(not q.accepted for q in plain) == without
     for q, more in zip(plain, files, strict=True):
@@ -166,6 +169,20 @@ def test_typed_requests_hold_calls_their_tools_allow_and_files_add_tools_alone(
                     chosen = {k: v[0] for k, v in accepted.items()} | {key: value}
                     given = {k: v for k, v in chosen.items() if v != ""}
                     jsonschema.validate(given, {**schemas[name], "additionalProperties": False})
+
+
+def test_values_of_fresh_requests_are_copied_or_named_by_the_schema() -> None:
+    for q in questions_of("fresh"):
+        (message,) = q.messages
+        assert isinstance(message, UserMessage)
+        schemas = {tool.name: tool.parameters["properties"] for tool in q.tools}
+        for name, accepted in q.accepted:
+            for key, values in accepted.items():
+                schema = schemas[name][key]
+                named = [*schema.get("enum", ()), schema.get("default")]
+                for value in values:
+                    if value != "" and not isinstance(value, bool):
+                        assert value in named or str(value).lower() in message.text.lower()
 
 
 def test_a_call_is_asked_for_where_one_is_right_unless_the_question_is_open() -> None:
