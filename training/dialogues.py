@@ -454,9 +454,14 @@ class Writer:
         strangers = [hint for hint in hints.HINTS if hint.group not in groups]
         made: list[Conversation] = []
         while len(made) < min(most, 5 + 2 * len(drawn)):
-            kind = rng.choices(("one", "more", "none", "talk"), (62, 14, 16, 8))[0]
+            kind = rng.choices(("one", "more", "none", "open", "talk"), (58, 13, 15, 7, 7))[0]
             if kind == "talk":
                 made.append(self._courtesy(rng, [], specs))
+                continue
+            if kind == "open":
+                if (lacks := rng.choice(drawn).unfinished(rng, self.kinds)) is not None:
+                    asked, missing, value, task = lacks
+                    made.append(self._asked_back(rng, specs, asked, missing, value, tuple(task.calls)))
                 continue
             if kind == "none":
                 near = bool(lacking) and rng.random() < 0.4
@@ -628,6 +633,22 @@ class Writer:
             letter = rng.choice([said[0], said[0], said[0].upper(), "x"])
             known[missing.name] = Spoken(None, rng.choice([letter, letter, f"'{letter}'"]))
         request = tool.ask(rng, known)
+        call = (tool.name, plain(spoken))
+        return self._asked_back(
+            rng, [t.spec() for t in given], request, missing, spoken[missing.name], (call,)
+        )
+
+    def _asked_back(
+        self,
+        rng: random.Random,
+        specs: list[dict[str, Any]],
+        request: str,
+        missing: Param,
+        value: Spoken,
+        calls: tuple[Call, ...],
+    ) -> Conversation:
+        """A request that lacks a value, the question for it, the value, the calls."""
+        said = words(missing.name)
         question = pick(
             rng,
             [
@@ -639,17 +660,15 @@ class Writer:
             ],
             self.split,
         )
-        reply = rng.choice(["{v}", "{v}.", "Use {v}.", "It's {v}.", "Take {v}, please."]).format(
-            v=spoken[missing.name].text
-        )
+        reply = rng.choice(["{v}", "{v}.", "Use {v}.", "It's {v}.", "Take {v}, please."]).format(v=value.text)
         messages = [
             *system(rng, self.pools),
             Message("user", request),
             Message("assistant", question),
             Message("user", reply),
-            Message("assistant", "", ((tool.name, plain(spoken)),)),
+            Message("assistant", "", calls),
         ]
-        return Conversation("clarify", [t.spec() for t in given], messages)
+        return Conversation("clarify", specs, messages)
 
     def chat(self, rng: random.Random, given: list[Tool]) -> Conversation:
         """A short conversation with tools in sight."""

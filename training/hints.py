@@ -8,6 +8,9 @@ each with what it tells in other words, and for several calls with what it tells
     = a town
     = b town
     > Is {a} or {b} the warmer place? | city={a} & city={b}
+    ? How warm will it be? | city
+
+The last line lacks the value behind its stroke, for which must be asked.
 """
 
 from __future__ import annotations
@@ -35,7 +38,8 @@ from training.variety import decorated
 class Hint:
     """group: what is asked of one tool of a group may be near another of it. helpers: values of wordings that
     are no parameter's. wordings: the sentence, and for each call the values that it tells in other words.
-    words: what stands for some slots of all sentences."""
+    unfinished: sentences and the parameter whose value each lacks. words: what stands for some slots of all
+    sentences."""
 
     group: str
     names: tuple[str, ...]
@@ -43,6 +47,7 @@ class Hint:
     slots: tuple[Slot, ...]
     helpers: tuple[Slot, ...]
     wordings: dict[str, tuple[dict[str, Any], ...]]
+    unfinished: Mapping[str, str] = field(default_factory=dict)
     words: Mapping[str, str] = field(default_factory=dict)
 
     def filled(self, text: str) -> str:
@@ -57,16 +62,16 @@ def read(path: Path) -> list[Hint]:
     for block in path.read_text().strip().split("\n\n"):
         head, *lines = block.split("\n")
         group, names, abouts = head.split(" | ")
-        slots = tuple(slot(line) for line in lines if line[0] not in ">=")
+        slots = tuple(slot(line) for line in lines if line[0] not in ">=?")
         helpers = tuple(slot(f"{line[2:]} # ") for line in lines if line[0] == "=")
         wordings = {}
         for line in lines:
             if line[0] == ">":
                 text, _, told = line[2:].rpartition(" |")
                 wordings[text] = tuple(_told(call) for call in told.split(" & "))
-        out.append(
-            Hint(group, tuple(names.split(", ")), tuple(abouts.split(" ~ ")), slots, helpers, wordings)
-        )
+        unfinished = dict(line[2:].rsplit(" | ", 1) for line in lines if line[0] == "?")
+        known = (tuple(names.split(", ")), tuple(abouts.split(" ~ ")))
+        out.append(Hint(group, *known, slots, helpers, wordings, unfinished))
     return out
 
 
@@ -112,6 +117,22 @@ class Hinted:
         ask = lambda r, spoken: ""  # noqa: E731 -- asked for by its own wordings alone
         tool = Tool(name, rng.choice(hint.abouts), tuple(params.values()), ask, hint.group)
         return cls(hint, tool, keys)
+
+    def unfinished(self, rng: random.Random, kinds: Kinds) -> tuple[str, Param, Spoken, Task] | None:
+        """A request that lacks a value, whose it is, the value, and the task once it is told; None where no
+        wording is so."""
+        if not self.hint.unfinished:
+            return None
+        wording = pick(rng, tuple(self.hint.unfinished), kinds.split)
+        by_key = {key: next(p for p in self.tool.params if p.name == name) for key, name in self.keys.items()}
+        missing = by_key[self.hint.unfinished[wording]]
+        text = articles(self.hint.filled(wording))
+        said = {key: by_key[key].draw(rng) for key in slots_of(text)}
+        value = missing.draw(rng)
+        request = text.format(**{key: s.text for key, s in said.items()})
+        told = {self.keys[key]: s for key, s in said.items()} | {missing.name: value}
+        spoken = {p.name: told[p.name] for p in self.tool.params if p.name in told}
+        return capital(request), missing, value, Task.of(request, self.tool, [spoken])
 
     def task(self, rng: random.Random, kinds: Kinds, typed: bool = True) -> Task:
         """A request in one of its wordings and what it calls. typed: perhaps with a word around it."""

@@ -14,6 +14,7 @@ from training.errands import COINS, reckoning
 from training.hints import HINTS, Hinted
 from training.naming import Split, held_out, kept, slots_of
 from training.pools import Pools
+from training.records import VERBS
 
 SPLITS: tuple[Split, ...] = ("train", "test")
 
@@ -69,6 +70,26 @@ def test_hints_are_called_beside_other_tools_and_declined_without_theirs(
             assert bool(calls) == (c.kind == "call")
             for name, arguments in calls:
                 jsonschema.validate(arguments, schemas[name])
+
+
+def test_what_lacks_a_value_lacks_one_that_must_be_given(data_folder: Path, draws: random.Random) -> None:
+    unfinished = [hint for hint in (*HINTS, *VERBS) if hint.unfinished]
+    assert len(unfinished) > 20
+    writer = Writer(Pools(data_folder / "pools.json.gz"), "train")
+    for hint in unfinished:
+        required = {s.key for s in hint.slots if s.required}
+        for text, missing in hint.unfinished.items():
+            said = set(slots_of(text)) - {"noun", "plural"}
+            assert said <= {s.key for s in hint.slots} and required - said == {missing}
+    for hint in HINTS:
+        made = Hinted.drawn(draws, writer.kinds, hint)
+        found = made.unfinished(draws, writer.kinds)
+        assert (found is None) == (not hint.unfinished)
+        if found is not None:
+            request, missing_param, value, task = found
+            ((_, arguments),) = task.calls
+            jsonschema.validate(arguments, made.tool.schema())
+            assert arguments[missing_param.name] == value.value and "{" not in request
 
 
 def test_a_sum_that_is_told_is_the_sum_of_the_call(draws: random.Random) -> None:
