@@ -44,8 +44,9 @@ HANDOVER = 0.045  # share of those with agents that hand over: 2 % of all tokens
 SERVED = 0.038  # share of tools that serve what is else asked in vain (training/unserved.py)
 ASTRAY = 0.055  # share of requests beside a desk's tools that have nothing to do with them
 USUAL = 0.075  # share of those beside the tools that most agents are given: 5 % of all tokens
-HINTED = 0.2  # share of those that ask for everyday tools by hints: 11 % of all tokens
-RECORDS = 0.4  # share of these whose tools keep records of one kind of thing
+HINTED = 0.26  # share of those that ask for everyday tools by hints: 14 % of all tokens
+RECORDS = 0.25  # share of these whose tools keep records of one kind of thing
+SIBLINGS = 0.4  # and of those whose tools are of one group
 TWINS = 0.4  # share of single calls that another follows which differs in one thing
 
 
@@ -439,10 +440,14 @@ class Writer:
     def hinted(self, rng: random.Random, most: int) -> list[Conversation]:
         """Requests that do not say what is to be done, beside tools of the desk or not."""
         count, lacking = rng.choice([1, 2, 3, 3, 4, 4, 5]), list[hints.Hint]()
-        if rng.random() < RECORDS:
-            kept, rest = records.family(rng, self.kinds, max(count, 2))
-            wanted = [*kept, *rng.sample(hints.HINTS, rng.choice([0, 0, 0, 1, 2]))]
-            lacking = [hint for hint in rest if hint.group in records.ACTS]
+        roll = rng.random()
+        if roll < RECORDS + SIBLINGS:
+            family = records.family if roll < RECORDS else hints.family
+            kept, rest = family(rng, self.kinds, max(count, 2))
+            groups = {group for hint in kept for group in hint.groups}
+            others = [hint for hint in hints.HINTS if groups.isdisjoint(hint.groups)]
+            wanted = [*kept, *rng.sample(others, rng.choice([0, 0, 0, 1, 2]))]
+            lacking = [hint for hint in rest if roll >= RECORDS or hint.groups[0] in records.ACTS]
         else:
             wanted = rng.sample(hints.HINTS, count)
         drawn = hints.toolset(rng, self.kinds, wanted)
@@ -450,8 +455,8 @@ class Writer:
         shelf = Shelf.drawn(rng, self.kinds)
         if beside := rng.random() < 0.45 and all(shelf.apart(h.tool) for h in drawn):
             specs = rng.sample([*specs, *shelf.specs], len(specs) + len(shelf.specs))
-        groups = {h.hint.group for h in drawn}
-        strangers = [hint for hint in hints.HINTS if hint.group not in groups]
+        groups = {group for h in drawn for group in h.hint.groups}
+        strangers = [hint for hint in hints.HINTS if groups.isdisjoint(hint.groups)]
         made: list[Conversation] = []
         while len(made) < min(most, 5 + 2 * len(drawn)):
             kind = rng.choices(("one", "more", "none", "open", "talk"), (58, 13, 15, 7, 7))[0]

@@ -1,6 +1,6 @@
 """Everyday tools that people ask for without naming what is to be done: wordings and the calls they mean.
 
-A block of a file in indirect/: group | names | descriptions; a line for each parameter, in the notation of
+A block of a file in indirect/: groups | names | descriptions; a line for each parameter, in the notation of
 training/domains; a line with = for each value that is no parameter's but told in a wording; wordings,
 each with what it tells in other words, and for several calls with what it tells for each:
 
@@ -10,7 +10,8 @@ each with what it tells in other words, and for several calls with what it tells
     > Is {a} or {b} the warmer place? | city={a} & city={b}
     ? How warm will it be? | city
 
-The last line lacks the value behind its stroke, for which must be asked.
+The last line lacks the value behind its stroke, for which must be asked. The tools of one first group are
+siblings, which an agent may have side by side; what is asked of a tool of any of its groups may be near it.
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ from training.variety import decorated
 
 @dataclass(frozen=True)
 class Hint:
-    """group: what is asked of one tool of a group may be near another of it. helpers: values of wordings that
+    """groups: what is asked of one tool of a group may be near another of it. helpers: values of wordings that
     are no parameter's. wordings: the sentence, and for each call the values that it tells in other words.
     unfinished: sentences and the parameter whose value each lacks. words: what stands for some slots of all
     sentences."""
 
-    group: str
+    groups: tuple[str, ...]
     names: tuple[str, ...]
     abouts: tuple[str, ...]
     slots: tuple[Slot, ...]
@@ -61,7 +62,7 @@ def read(path: Path) -> list[Hint]:
     out = []
     for block in path.read_text().strip().split("\n\n"):
         head, *lines = block.split("\n")
-        group, names, abouts = head.split(" | ")
+        groups, names, abouts = head.split(" | ")
         slots = tuple(slot(line) for line in lines if line[0] not in ">=?")
         helpers = tuple(slot(f"{line[2:]} # ") for line in lines if line[0] == "=")
         wordings = {}
@@ -71,7 +72,7 @@ def read(path: Path) -> list[Hint]:
                 wordings[text] = tuple(_told(call) for call in told.split(" & "))
         unfinished = dict(line[2:].rsplit(" | ", 1) for line in lines if line[0] == "?")
         known = (tuple(names.split(", ")), tuple(abouts.split(" ~ ")))
-        out.append(Hint(group, *known, slots, helpers, wordings, unfinished))
+        out.append(Hint(tuple(groups.split()), *known, slots, helpers, wordings, unfinished))
     return out
 
 
@@ -86,6 +87,19 @@ def _value(text: str) -> Any:
 
 
 HINTS = [hint for path in sorted((Path(__file__).parent / "indirect").glob("*.txt")) for hint in read(path)]
+VAGUE = {"calendar", "facts", "heat", "light", "message", "route", "sums", "translate", "weather"}  # one wording may mean several of these
+SIBLINGS = {
+    group: hints
+    for group in {hint.groups[0] for hint in HINTS} - VAGUE
+    if len(hints := [hint for hint in HINTS if hint.groups[0] == group]) > 2
+}
+
+
+def family(rng: random.Random, kinds: Kinds, count: int) -> tuple[list[Hint], list[Hint]]:
+    """So many siblings at most, and those that are not among them. A group comes as often as it has tools."""
+    group = rng.choice([hint.groups[0] for hint in HINTS if hint.groups[0] in SIBLINGS])
+    hints = rng.sample(SIBLINGS[group], len(SIBLINGS[group]))
+    return hints[:count], hints[count:]
 
 
 @dataclass(frozen=True)
@@ -115,7 +129,7 @@ class Hinted:
         keys = {key: p.name for key, p in params.items()}
         name = tool_name(rng, rng.choice(hint.names), style, split)
         ask = lambda r, spoken: ""  # noqa: E731 -- asked for by its own wordings alone
-        tool = Tool(name, rng.choice(hint.abouts), tuple(params.values()), ask, hint.group)
+        tool = Tool(name, rng.choice(hint.abouts), tuple(params.values()), ask, hint.groups[0])
         return cls(hint, tool, keys)
 
     def unfinished(self, rng: random.Random, kinds: Kinds) -> tuple[str, Param, Spoken, Task] | None:

@@ -18,7 +18,7 @@ SPLITS: tuple[Split, ...] = ("train", "test")
 
 
 def test_each_verb_has_words_that_give_every_value_once() -> None:
-    assert {verb.group for verb in VERBS} > ACTS
+    assert {verb.groups[0] for verb in VERBS} > ACTS
     for verb in VERBS:
         keys, helpers = {s.key for s in verb.slots}, {s.key for s in verb.helpers}
         for text, calls in verb.wordings.items():
@@ -39,8 +39,8 @@ def test_a_family_is_of_one_noun_and_its_calls_fit(
     for _ in range(20):
         count = draws.randint(1, 6)
         kept, lacking = family(draws, writer.kinds, count)
-        assert len(kept) == count and sorted(v.group for v in (*kept, *lacking)) == sorted(
-            v.group for v in VERBS
+        assert len(kept) == count and sorted(v.groups[0] for v in (*kept, *lacking)) == sorted(
+            v.groups[0] for v in VERBS
         )
         (noun,) = {verb.words["noun"] for verb in (*kept, *lacking)}
         assert noun not in UNSEEN and held_out(noun) == (split == "test")
