@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from training import handoffs, hints, records
+from training import handoffs, hints, records, resources
 from training.beside import LOOKED_UP, UNSERVED, Shelf, unserved
 from training.contrast import twin
 from training.desk.tasks import Desk
@@ -45,8 +45,11 @@ SERVED = 0.038  # share of tools that serve what is else asked in vain (training
 ASTRAY = 0.055  # share of requests beside a desk's tools that have nothing to do with them
 USUAL = 0.075  # share of those beside the tools that most agents are given: 5 % of all tokens
 HINTED = 0.26  # share of those that ask for everyday tools by hints: 14 % of all tokens
-RECORDS = 0.25  # share of these whose tools keep records of one kind of thing
-SIBLINGS = 0.4  # and of those whose tools are of one group
+FAMILIES = (
+    (0.2, records.family),
+    (0.25, resources.family),
+    (0.3, hints.family),
+)  # shares of these; the rest are any
 TWINS = 0.4  # share of single calls that another follows which differs in one thing
 
 
@@ -440,16 +443,16 @@ class Writer:
     def hinted(self, rng: random.Random, most: int) -> list[Conversation]:
         """Requests that do not say what is to be done, beside tools of the desk or not."""
         count, lacking = rng.choice([1, 2, 3, 3, 4, 4, 5]), list[hints.Hint]()
-        roll = rng.random()
-        if roll < RECORDS + SIBLINGS:
-            family = records.family if roll < RECORDS else hints.family
-            kept, rest = family(rng, self.kinds, max(count, 2))
+        family = rng.choices(
+            [*(f for _, f in FAMILIES), None], [*(s for s, _ in FAMILIES), 1 - sum(s for s, _ in FAMILIES)]
+        )[0]
+        if family is None:
+            wanted = rng.sample(hints.HINTS, count)
+        else:
+            kept, lacking = family(rng, self.kinds, max(count, 2))
             groups = {group for hint in kept for group in hint.groups}
             others = [hint for hint in hints.HINTS if groups.isdisjoint(hint.groups)]
             wanted = [*kept, *rng.sample(others, rng.choice([0, 0, 0, 1, 2]))]
-            lacking = [hint for hint in rest if roll >= RECORDS or hint.groups[0] in records.ACTS]
-        else:
-            wanted = rng.sample(hints.HINTS, count)
         drawn = hints.toolset(rng, self.kinds, wanted)
         specs = [h.tool.spec() for h in drawn]
         shelf = Shelf.drawn(rng, self.kinds)

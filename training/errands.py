@@ -117,10 +117,20 @@ def _town(kinds: Kinds, rng: random.Random) -> str:
 
 
 def _address(kinds: Kinds, rng: random.Random) -> str:
-    """A house as it is written where people live: with its town or without, the number before or behind."""
+    """A house as it is written where people live: with its town or without, the number before or behind; or
+    a crossing."""
     pools = kinds.pools
-    stem = rng.choice([pools.value(rng, "last"), pools.noun(rng).title(), rng.choice(STREETS)])
-    street, count = rng.choice(WAYS).format(stem), rng.randint(1, 240)
+
+    def stem() -> str:
+        return rng.choice([pools.value(rng, "last"), pools.noun(rng).title(), rng.choice(STREETS)])
+
+    if rng.random() < 0.1:
+        ways = [way for way in WAYS if way[-1] != "#"]
+        one, other = rng.choice(ways).format(stem()), rng.choice(ways).format(stem())
+        if rng.random() < 0.2:
+            other = f"{rng.choice(['1st', '2nd', '3rd', '5th', '8th', '11th', '42nd'])} {rng.choice(['Street', 'Avenue'])}"
+        return rng.choice(["{} and {}", "{} and {}", "corner of {} and {}", "{} at {}"]).format(one, other)
+    street, count = rng.choice(WAYS).format(stem()), rng.randint(1, 240)
     if street[-1] == "#":  # Lindenweg 7, Calle Mayor 12
         place = street.replace("#", str(count))
     else:

@@ -20,7 +20,7 @@ import json
 import random
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +37,8 @@ from training.variety import decorated
 
 @dataclass(frozen=True)
 class Hint:
-    """groups: what is asked of one tool of a group may be near another of it. helpers: values of wordings that
-    are no parameter's. wordings: the sentence, and for each call the values that it tells in other words.
+    """groups: what is asked of a tool of one may be near another of it. helpers: values of wordings that are
+    no parameter's. wordings: the sentence, and for each call the values that it tells in other words.
     unfinished: sentences and the parameter whose value each lacks. words: what stands for some slots of all
     sentences."""
 
@@ -87,7 +87,17 @@ def _value(text: str) -> Any:
 
 
 HINTS = [hint for path in sorted((Path(__file__).parent / "indirect").glob("*.txt")) for hint in read(path)]
-VAGUE = {"calendar", "facts", "heat", "light", "message", "route", "sums", "translate", "weather"}  # one wording may mean several of these
+VAGUE = {
+    "calendar",
+    "facts",
+    "heat",
+    "light",
+    "message",
+    "route",
+    "sums",
+    "translate",
+    "weather",
+}  # one wording may mean several of these
 SIBLINGS = {
     group: hints
     for group in {hint.groups[0] for hint in HINTS} - VAGUE
@@ -200,7 +210,20 @@ def _typed(rng: random.Random, request: str) -> str:
     return request + rng.choice(["", "", "", "", " Thanks!"]) if request[-1] in ".?!" else request
 
 
+def thinned(rng: random.Random, hint: Hint) -> Hint:
+    """Now and then without some of its optional parameters and the wordings that tell them."""
+    gone = {s.key for s in hint.slots if not s.required and rng.random() < 0.25}
+    left = {
+        text: calls
+        for text, calls in hint.wordings.items()
+        if gone.isdisjoint(slots_of(text)) and all(gone.isdisjoint(told) for told in calls)
+    }
+    if len(left) < 6 or any(not gone.isdisjoint(slots_of(text)) for text in hint.unfinished):
+        return hint
+    return replace(hint, slots=tuple(s for s in hint.slots if s.key not in gone), wordings=left)
+
+
 def toolset(rng: random.Random, kinds: Kinds, wanted: Sequence[Hint]) -> list[Hinted]:
     """A tool of each hint, at most: each has a name of its own."""
-    drawn = [Hinted.drawn(rng, kinds, hint) for hint in wanted]
+    drawn = [Hinted.drawn(rng, kinds, thinned(rng, hint)) for hint in wanted]
     return list({h.tool.name: h for h in drawn}.values())

@@ -35,10 +35,10 @@ UNSEEN = frozenset(("order", "refund", "address", "product", "booking", "room", 
 
 
 def family(rng: random.Random, kinds: Kinds, count: int) -> tuple[list[Hint], list[Hint]]:
-    """So many verbs of one noun, and those that are not among them."""
+    """So many verbs of one noun, and those lacking of which no other does the work."""
     noun = _noun(rng, kinds)
     verbs = [_of(verb, noun) for verb in rng.sample(VERBS, len(VERBS))]
-    return verbs[:count], verbs[count:]
+    return verbs[:count], [verb for verb in verbs[count:] if verb.groups[0] in ACTS]
 
 
 def _noun(rng: random.Random, kinds: Kinds) -> str:
