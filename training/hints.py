@@ -166,7 +166,7 @@ class Hinted:
         draws = {s.key: _sort(kinds, rng, s)[1] for s in self.hint.helpers}
         draws |= {key: by_name[name].draw for key, name in self.keys.items()}
         said: dict[str, Spoken] = {}
-        while len({s.value for s in said.values()}) < len(said) or not said.keys() >= set(slots_of(text)):
+        while len({repr(s.value) for s in said.values()}) < len(said) or not said.keys() >= set(slots_of(text)):
             said = {key: draws[key](rng) for key in slots_of(text)}
         sets = []
         for values in self.hint.wordings[wording]:
