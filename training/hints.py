@@ -165,9 +165,10 @@ class Hinted:
         by_name = {p.name: p for p in self.tool.params}
         draws = {s.key: _sort(kinds, rng, s)[1] for s in self.hint.helpers}
         draws |= {key: by_name[name].draw for key, name in self.keys.items()}
+        slots = slots_of(text)
         said: dict[str, Spoken] = {}
-        while len({repr(s.value) for s in said.values()}) < len(said) or not said.keys() >= set(slots_of(text)):
-            said = {key: draws[key](rng) for key in slots_of(text)}
+        while len({repr(s.value) for s in said.values()}) < len(said) or not said.keys() >= set(slots):
+            said = {key: draws[key](rng) for key in slots}
         sets = []
         for values in self.hint.wordings[wording]:
             told = {self.keys[key]: said[key] for key in said if key in self.keys}
