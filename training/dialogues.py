@@ -480,12 +480,33 @@ class Writer:
                 turn = Message("assistant", pick(rng, DECLINES, self.split))
             else:
                 count = min(len(drawn), rng.choice([2, 2, 2, 3])) if kind == "more" else 1
-                tasks = [h.task(rng, self.kinds, count == 1) for h in rng.sample(drawn, count)]
-                asked = self._at_once(rng, tasks) if count > 1 else tasks[0].request
+                chosen = rng.sample(drawn, count)
+                tasks = [h.task(rng, self.kinds, count == 1) for h in chosen]
+                again = (
+                    self._of_the_same(rng, chosen, tasks) if kind == "more" and rng.random() < 0.6 else None
+                )
+                if again is not None:
+                    tasks = [tasks[0], again]
+                    asked = f"{stopped(tasks[0].request)} {rng.choice(['', '', 'And: ', 'Then: ', 'Also, '])}{again.request}"
+                else:
+                    asked = self._at_once(rng, tasks) if count > 1 else tasks[0].request
                 turn = Message("assistant", "", tuple(call for t in tasks for call in t.calls))
             messages = [*system(rng, self.pools), Message("user", asked), turn]
             made.append(Conversation("call" if turn.calls else "decline", specs, messages))
         return made
+
+    def _of_the_same(self, rng: random.Random, chosen: list[hints.Hinted], tasks: list[Task]) -> Task | None:
+        """What a second tool of a family does with the thing that the first was asked about."""
+        if len(chosen) < 2 or len(tasks[0].calls) != 1:
+            return None
+        (first, second), (spoken,) = chosen[:2], tasks[0].spoken
+        one, other = (h.hint.slots[0] if h.hint.words and h.hint.slots else None for h in (first, second))
+        if one is None or other is None or (one.key, one.kind) != (other.key, other.kind):
+            return None
+        key = spoken.get(first.keys[one.key])
+        if key is None or one.kind == "pool" or not one.required:  # "it" is no person
+            return None
+        return second.of_the_same(rng, self.kinds, key)
 
     def _at_once(self, rng: random.Random, tasks: list[Task]) -> str:
         """Hints in one breath, or as sentences of their own."""

@@ -63,6 +63,22 @@ TOLD = {
     "*": ("{a} times {b}", "{a} multiplied by {b}"),
     "/": ("{a} divided by {b}", "{a} over {b}"),
 }
+COUNTRIES = {
+    "DE": "Germany", "FR": "France", "GB": "the UK|Britain|the United Kingdom", "US": "the US|the United States|America", "IT": "Italy", "ES": "Spain", "PT": "Portugal", "NL": "the Netherlands|Holland",
+    "BE": "Belgium", "CH": "Switzerland", "AT": "Austria", "PL": "Poland", "CZ": "the Czech Republic|Czechia", "SE": "Sweden", "NO": "Norway", "DK": "Denmark", "FI": "Finland", "IE": "Ireland",
+    "GR": "Greece", "TR": "Turkey", "UA": "Ukraine", "RO": "Romania", "HU": "Hungary", "JP": "Japan", "CN": "China", "KR": "South Korea|Korea", "IN": "India", "AU": "Australia", "NZ": "New Zealand",
+    "CA": "Canada", "MX": "Mexico", "BR": "Brazil", "AR": "Argentina", "CL": "Chile", "CO": "Colombia", "PE": "Peru", "ZA": "South Africa", "EG": "Egypt", "MA": "Morocco", "KE": "Kenya", "NG": "Nigeria",
+    "IL": "Israel", "SA": "Saudi Arabia", "AE": "the Emirates", "TH": "Thailand", "VN": "Vietnam", "ID": "Indonesia", "PH": "the Philippines", "SG": "Singapore", "IS": "Iceland", "HR": "Croatia",
+}  # fmt: skip
+LANGUAGES = {
+    "en": "English", "de": "German", "fr": "French", "es": "Spanish", "it": "Italian", "pt": "Portuguese", "nl": "Dutch", "sv": "Swedish", "no": "Norwegian", "da": "Danish", "fi": "Finnish", "pl": "Polish",
+    "cs": "Czech", "hu": "Hungarian", "ro": "Romanian", "el": "Greek", "tr": "Turkish", "ru": "Russian", "uk": "Ukrainian", "ar": "Arabic", "he": "Hebrew", "hi": "Hindi", "zh": "Chinese", "ja": "Japanese",
+    "ko": "Korean", "th": "Thai", "vi": "Vietnamese", "id": "Indonesian",
+}  # fmt: skip
+FIRMS = (
+    "{l} & {m}", "{l} & Sons", "{l} and {m}", "{n} Supplies", "{l} Ltd", "{l} GmbH", "{l} Group", "{n} Works", "{a} {n}", "{n} & Co", "{c} {n} Company", "{l} Brothers", "{n}Soft", "{l} Logistics",
+    "The {n} Shop", "{n} Partners", "{l} & {m} Inc", "Studio {l}", "{l} AG", "{n} Foods", "{c} Trading", "{l} Industries", "{n}ly",
+)  # fmt: skip
 SIGNS = {"*": ("x", "×", "*"), "/": ("÷", ":", "/")}
 
 
@@ -86,6 +102,12 @@ def sort(kinds: Kinds, kind: str) -> Sort | None:
             return Sort(schema, verbatim(lambda r: _town(kinds, r)))
         case "address":
             return Sort(schema, verbatim(lambda r: _address(kinds, r)))
+        case "firm":
+            return Sort(schema, verbatim(lambda r: _firm(kinds, r)))
+        case "isocountry":
+            return Sort(schema, lambda r: _coded(r, COUNTRIES), "Two-letter country code.")
+        case "isolanguage":
+            return Sort(schema, lambda r: _coded(r, LANGUAGES), "Two-letter language code, such as en.")
     return None
 
 
@@ -139,6 +161,21 @@ def _address(kinds: Kinds, rng: random.Random) -> str:
         return place
     code = rng.choice(["", "", "", f"{rng.randint(10000, 99999)} "])
     return f"{place}, {code}{_town(kinds, rng)}"
+
+
+def _firm(kinds: Kinds, rng: random.Random) -> str:
+    """A company by what it does, by whose it is, or by a made-up word."""
+    pools = kinds.pools
+    last, other = pools.value(rng, "last"), pools.value(rng, "last")
+    return rng.choice(FIRMS).format(
+        l=last, m=other, n=pools.noun(rng).title(), a=pools.adjective(rng).title(), c=_town(kinds, rng)
+    )
+
+
+def _coded(rng: random.Random, names: dict[str, str]) -> Spoken:
+    """What has a code, by its name or, now and then, by its code."""
+    code = rng.choice(list(names))
+    return Spoken(code, code if rng.random() < 0.15 else rng.choice(names[code].split("|")))
 
 
 def coin(rng: random.Random) -> Spoken:

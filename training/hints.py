@@ -8,10 +8,12 @@ each with what it tells in other words, and for several calls with what it tells
     = a town
     = b town
     > Is {a} or {b} the warmer place? | city={a} & city={b}
+    > {n} of them broke. | change=-{n}
     ? How warm will it be? | city
 
-The last line lacks the value behind its stroke, for which must be asked. The tools of one first group are
-siblings, which an agent may have side by side; what is asked of a tool of any of its groups may be near it.
+A value whose name begins with other is said beside it and goes nowhere. The last line lacks the value behind
+its stroke, for which must be asked. The tools of one first group are siblings, which an agent may have side
+by side; what is asked of a tool of any of its groups may be near it.
 """
 
 from __future__ import annotations
@@ -158,6 +160,23 @@ class Hinted:
         spoken = {p.name: told[p.name] for p in self.tool.params if p.name in told}
         return capital(request), missing, value, Task.of(request, self.tool, [spoken])
 
+    def of_the_same(self, rng: random.Random, kinds: Kinds, key: Spoken) -> Task | None:
+        """A request about the thing that was just spoken of, whose key is known; None where no wording is."""
+        slot = self.hint.slots[0].key
+        thing = re.compile(rf"(the )?({self.hint.words['noun']} )?(number )?\{{{slot}\}}")
+        able = [t for t, calls in self.hint.wordings.items() if f"{{{slot}}}" in t and calls == ({},)]
+        if not able:
+            return None
+        text = articles(thing.sub("it", self.hint.filled(pick(rng, able, kinds.split))))
+        by_name = {p.name: p for p in self.tool.params}
+        said = {one: by_name[self.keys[one]].draw(rng) for one in slots_of(text)}
+        told = {self.keys[one]: spoken for one, spoken in said.items()} | {
+            self.keys[slot]: replace(key, text="")
+        }
+        request = capital(text.format(**{one: s.text for one, s in said.items()}))
+        spoken = {p.name: told[p.name] for p in self.tool.params if p.name in told}
+        return Task.of(request, self.tool, [spoken])
+
     def task(self, rng: random.Random, kinds: Kinds, typed: bool = True) -> Task:
         """A request in one of its wordings and what it calls. typed: perhaps with a word around it."""
         wording = pick(rng, tuple(self.hint.wordings), kinds.split)
@@ -186,6 +205,8 @@ def _filled(value: Any, said: dict[str, Spoken]) -> Any:
         return value
     if value[1:-1] in said and value[0] == "{":
         return said[value[1:-1]].value
+    if value[2:-1] in said and value[:2] == "-{":  # six are broken: -6
+        return -said[value[2:-1]].value
     return value.format(**{key: s.value for key, s in said.items()})
 
 

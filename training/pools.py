@@ -76,6 +76,9 @@ class Pools:
         """'fern-12', 'KX-4711', '9f03ab', …: any of the looks that identifiers have."""
         letters = "abcdefghijklmnopqrstuvwxyz"
         shape = rng.random()
+        if shape < 0.05:  # 4B, C12
+            letter, number = rng.choice(letters).upper(), str(rng.randint(1, 60))
+            return number + letter if rng.random() < 0.6 else letter + number
         if shape < 0.3:
             stem = re.sub(r"[^a-z]+", "-", self.noun(rng).lower()).strip("-")
             return f"{stem}-{rng.randint(1, 9999)}"

@@ -5,9 +5,10 @@ What a question asks for is a property that the tool's description names, or one
 told from its siblings by what is said of the value (over 20 dollars, before May 3rd, of Ann). resources.txt
 has classes of things: a line of nouns with the kind of their key, and a line for each property:
 
-    names | kind | questions | wishes to set it | wishes without a value | more | less | being
+    names | kind | questions | wishes to set it | wishes without a value | more | less | being | told
 
-{x} stands for the thing, {v} for the value; "=50" behind a wish is what it sets in other words.
+{x} stands for the thing, {v} for the value; "=50" behind a wish is what it sets in other words. The last part
+tells it of a new thing.
 """
 
 from __future__ import annotations
@@ -90,6 +91,30 @@ ABOUT_SEARCH = (
     "Full text search of {plural}.",
     "Searches the {plural}.",
 )
+THEIRS = (
+    "Show me {p}'s {plural} {f}.",
+    "Does {p} have any {plural} {f}?",
+    "{p}'s {plural} {f}",
+    "How many of {p}'s {plural} are there {f}?",
+    "Which {plural} {f} does {p} have?",
+)
+NEW = (
+    "New {noun} {f}", "Create a {noun} {f}.", "Add a {noun} {f}.", "We have a new {noun} {f}.", "Put in a {noun} {f}.", "Make a {noun} {f}.", "There's a new {noun} {f}.", "Enter a {noun} {f}, please.",
+    "Set up a {noun} {f}.", "I need a new {noun} {f}.", "Register a {noun} {f}.", "Let's have another {noun} {f}.", "Please add another {noun} {f}.",
+)  # fmt: skip
+ABOUT_NEW = (
+    "Create a {noun}.",
+    "Adds a {noun}.",
+    "Register a new {noun}.",
+    "New {noun}.",
+    "Enter a {noun} with what is known of it.",
+)
+ELSE = (
+    "Print {x}.", "Translate {x}.", "Delete {x}.", "Make a copy of {x}.", "Send {x} to my printer.", "Sign {x} for me.", "Insure {x}.", "Take a photo of {x}.", "Merge {x} with the last one.",
+    "Encrypt {x}.", "Export {x} to a spreadsheet.", "Draw a chart of {x}.", "Write a poem about {x}.", "Back up {x}.", "Undo what I did to {x}.", "Tell everybody about {x}.", "Weld {x} together.",
+    "Edit the noise out of {x}.", "Proofread {x}.", "Find a buyer for {x}.", "Guess what happens to {x} next year.", "Call whoever made {x}.", "Put {x} in a frame.", "Sing about {x}.", "Scan {x} for viruses.",
+    "Why do people like {x}?", "Is there a better one than {x}?", "What would my mother say about {x}?", "Get {x} signed.", "Roll {x} back to last week.", "Compress {x}.", "Turn {x} into a video.",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -102,6 +127,7 @@ class Property:
     more: tuple[str, ...]
     less: tuple[str, ...]
     being: tuple[str, ...]
+    told: tuple[str, ...]
 
     @property
     def key(self) -> str:
@@ -186,25 +212,32 @@ def _with_options(line: str) -> list[str]:
     return [part.strip() for part in re.split(r" \|(?= |$)", line)]
 
 
+RIVALS = {"locale": {"language"}, "market_code": {"country"}, "company": {"owner"}, "supplier": {"origin"}}
+"""Properties of which the same is said as of another, and that other: never known of one thing both."""
 CLASSES = read(Path(__file__).with_name("resources.txt"))
 
 
 def family(rng: random.Random, kinds: Kinds, count: int) -> tuple[list[Hint], list[Hint]]:
-    """So many tools over one kind of thing at most, and setters that are lacking."""
+    """So many tools over one kind of thing at most, and what is asked of none of them."""
     while True:
         one = rng.choice(CLASSES)
         noun = rng.choice(one.nouns)
         if in_split(noun, kinds.split):
             break
-    made = Family(rng, one, noun, tuple(rng.sample(one.properties, rng.choice([3, 3, 4, 5]))))
+    properties = rng.sample(one.properties, rng.choice([3, 3, 4, 5]))
+    known = {p.key for p in properties}
+    properties = [p for p in properties if not known & RIVALS.get(p.key, set())]
+    made = Family(rng, one, noun, tuple(properties))
     looks, setters = [made.get(), made.list()], [made.set(p) for p in made.properties]
     if any(p.key == "title" for p in one.properties) and rng.random() < 0.6:
         looks.insert(rng.randrange(3), made.search())
+    if rng.random() < 0.5:
+        looks.insert(rng.randrange(3), made.create())
     if rng.random() < 0.3:
         looks, setters = [*looks, made.update()], []
     rng.shuffle(setters)
     kept = [*looks, *setters][: max(count, 2)] if rng.random() < 0.7 else [*setters[:2], *looks][:count]
-    return rng.sample(kept, len(kept)), [hint for hint in setters if hint not in kept]
+    return rng.sample(kept, len(kept)), [made.unserved(), *(hint for hint in setters if hint not in kept)]
 
 
 @dataclass(frozen=True)
@@ -260,17 +293,21 @@ class Family:
         slots: Iterable[Slot],
         wordings: Wordings,
         unfinished: Mapping[str, str],
+        pair: str = "",
     ) -> Hint:
+        """pair: the kind of the values {c} and {d} of wordings for two things."""
         words = {**self.words, "these": self._listed()}
-        helpers = tuple(_slot([name], self.one.key, "", False) for name in "ab")
+        helpers = [_slot([name], self.one.key, "", False) for name in "ab"]
+        helpers += [_slot([name], pair, "", False) for name in "cd" if pair]
         return Hint(
             ("resource",),
             tuple(_filled(name, words) for name in names),
             tuple(capital(articles(_filled(about, words))) for about in abouts),
             tuple(slots),
-            helpers,
+            tuple(helpers),
             {_filled(text, words): calls for text, calls in wordings.items()},
             {_filled(text, words): lacks for text, lacks in unfinished.items()},
+            words,
         )
 
     def _listed(self) -> str:
@@ -320,6 +357,37 @@ class Family:
             {},
         )
 
+    def create(self) -> Hint:
+        """With two to four of what is known of it; the first one or two must be told."""
+        told = [p for p in self.properties if p.told][:4]
+        must, may = told[: self.rng.choice([1, 2])], told[2:] if len(told) > 2 else []
+        must = told[: len(told) - len(may)]
+        wordings: Wordings = {}
+        for _ in range(14):
+            parts = [*must, *self.rng.sample(may, self.rng.randint(0, len(may)))]
+            self.rng.shuffle(parts)
+            phrases = [self.rng.choice(p.told).replace("{v}", f"{{{p.key}}}") for p in parts]
+            text = ", ".join(phrases) if self.rng.random() < 0.4 else " ".join(phrases)
+            wordings[self.rng.choice(NEW).replace("{f}", text)] = ({},)
+        lacking = {
+            self.rng.choice(NEW).replace(
+                "{f}", " ".join(self._phrase(p) for p in must if p is not missing)
+            ): missing.key
+            for missing in must
+            if len(must) > 1
+        }
+        names = ("create_{noun}", "add_{noun}", "new_{noun}", "{plural}.create", "register_{noun}")
+        slots = [*(p.line(False) for p in must), *(p.line(True) for p in may)]
+        return self.hint(names, ABOUT_NEW, slots, wordings, lacking)
+
+    def _phrase(self, p: Property) -> str:
+        return self.rng.choice(p.told).replace("{v}", f"{{{p.key}}}")
+
+    def unserved(self) -> Hint:
+        """What people also want of such things, which no tool here does."""
+        wordings: Wordings = {form.replace("{x}", self.thing()): ({},) for form in ELSE}
+        return self.hint(("do_else",), ("Anything else.",), [self.key()], wordings, {})
+
     def set(self, p: Property) -> Hint:
         return self.hint(
             (
@@ -331,7 +399,7 @@ class Family:
             ),
             [about.replace("{a}", p.word) for about in ABOUT_SET],
             [self.key(), p.line(False)],
-            self._wishes(p),
+            self._wishes(p) | self._two(p),
             {
                 **{form.replace("{x}", self.thing()): p.key for form in p.vague},
                 **{
@@ -340,18 +408,22 @@ class Family:
                     if " =" not in form
                 },
             },
+            p.kind,
         )
 
     def update(self) -> Hint:
         wordings: Wordings = {}
         for p in self.properties:
             wordings |= self._wishes(p)
+        one = self.rng.choice(self.properties)
+        wordings |= self._two(one)
         return self.hint(
             ("update_{noun}", "edit_{noun}", "{plural}.update", "change_{noun}", "modify_{noun}"),
             ABOUT_UPDATE,
             [self.key(), *(p.line(True) for p in self.properties)],
             wordings,
             {"Update the {noun}: " + f"{p.word} {{{p.key}}}.": "key" for p in self.properties},
+            one.kind,
         )
 
     def _wishes(self, p: Property) -> Wordings:
@@ -367,6 +439,20 @@ class Family:
             pair = "{plural} {a} and {b}" if self.one.key.startswith("int") else "{a} and {b}"
             both = form.replace("{x}", pair).replace("{v}", f"{{{p.key}}}")
             wordings[both] = ({"key": "{a}"}, {"key": "{b}"})
+        return wordings
+
+    def _two(self, p: Property) -> Wordings:
+        """Another value for each of two things. Dates stay out: each is told in a notation of its own."""
+        wordings: Wordings = {}
+        for form in self.rng.sample(p.wished, 3):
+            if " =" in form or p.kind == "date":
+                continue
+            first = form.replace("{x}", self.thing("a")).replace("{v}", "{c}").rstrip(".")
+            then = uncapital(form, ()).replace("{x}", self.thing("b")).replace("{v}", "{d}")
+            wordings[first + self.rng.choice([" and ", ", and ", ". And "]) + then] = (
+                {"key": "{a}", p.key: "{c}"},
+                {"key": "{b}", p.key: "{d}"},
+            )
         return wordings
 
     def list(self) -> Hint:
@@ -389,6 +475,11 @@ class Family:
                 + _told("{f}", other, self.rng.choice(also))
             )
             wordings[self.rng.choice(LISTS).replace("{f}", phrases)] = ({},)
+        people = [one for one, _ in filters if one.kind == "pool"]
+        for one, told in filters if people else ():
+            if one.kind != "pool":
+                form = self.rng.choice(THEIRS).replace("{p}", f"{{{people[0].key}}}")
+                wordings[_told(form, one, self.rng.choice(told))] = ({},)
         names = (
             "list_{plural}",
             "find_{plural}",
