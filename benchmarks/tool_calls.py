@@ -11,9 +11,9 @@ phrasings that training never shows. BFCL questions are read from the installed 
 the score is this file's own. A set of calls asks for at least one call (tool_choice "required") under the
 grammar; irrelevance leaves the choice free and counts turns without a call. Requests of everyday and of
 counter, written by hand for two agents of four tools each, leave the choice free as an agent does; so do
-those of fresh, for three agents of five tools, by a writer who had not seen the training data. With _files
-after their names the agents have two tools more, which list and read files and are never right. --free turns
-the grammar off, --distinct ends a turn at a call that it has made already.
+those of fresh and unseen, for three and for five agents of five tools, by writers who had not seen the
+training data. With _files after their names the agents have two tools more, which list and read files and are
+never right. --free turns the grammar off, --distinct ends a turn at a call that it has made already.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ from kogagent.types import CallReady, Message, SystemMessage, ToolSpec, UserMess
 
 DATA = Path(__file__).resolve().parent / "data"
 HELD_OUT = DATA / "held_out.jsonl"
-OWN = ("held_out", "everyday", "everyday_files", "counter", "counter_files", "fresh", "fresh_files")
+TYPED = ("everyday", "counter", "fresh", "unseen")
+OWN = ("held_out", *(name + files for name in TYPED for files in ("", "_files")))
 BFCL = ("simple_python", "multiple", "parallel", "parallel_multiple", "irrelevance")
 TYPES = {"dict": "object", "float": "number", "tuple": "array", "any": "string", "int": "integer"}
 
@@ -100,7 +101,7 @@ def questions_of(name: str) -> Iterator[Question]:
 
 
 def as_typed(name: str, *, files: bool) -> Iterator[Question]:
-    """Requests of everyday, counter or fresh. files: beside tools for files, which none of them needs."""
+    """Requests of a typed set. files: beside tools for files, which none of them needs."""
     data = json.loads((DATA / f"{name}.json").read_text(encoding="utf-8"))
     for agent in data["agents"]:
         names = agent["tools"] + (data["files"] if files else [])

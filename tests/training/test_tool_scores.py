@@ -151,13 +151,16 @@ def test_held_out_requests_are_valid_and_wholly_of_the_test_split() -> None:
             jsonschema.validate(arguments, schemas[name])
 
 
-@pytest.mark.parametrize(("name", "without"), [("everyday", 20), ("counter", 16), ("fresh", 17)])
+@pytest.mark.parametrize(
+    ("name", "count", "without"),
+    [("everyday", 50, 20), ("counter", 50, 16), ("fresh", 50, 17), ("unseen", 60, 20)],
+)
 def test_typed_requests_hold_calls_their_tools_allow_and_files_add_tools_alone(
-    name: str, without: int
+    name: str, count: int, without: int
 ) -> None:
     assert {name, f"{name}_files"} <= set(OWN)
     plain, files = list(questions_of(name)), list(questions_of(f"{name}_files"))
-    assert len(plain) == len(files) == 50 and len({q.messages for q in plain}) == 50
+    assert len(plain) == len(files) == count and len({q.messages for q in plain}) == count
     assert sum(not q.accepted for q in plain) == without
     for q, more in zip(plain, files, strict=True):
         assert more.tools[: len(q.tools)] == q.tools and len(more.tools) == len(q.tools) + 2
