@@ -14,13 +14,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from training import handoffs, hints, records, resources
+from training import handoffs
 from training.beside import LOOKED_UP, UNSERVED, Shelf, unserved
 from training.contrast import twin
 from training.desk.tasks import Desk
 from training.greetings import FIRST, LAST, NO_TOOLS, exchange
+from training.hinting import Kit
 from training.kinds import Kinds
-from training.naming import Split, pick, stopped, uncapital, words
+from training.naming import Split, pick, stopped, words
 from training.phrases import IDLE
 from training.pools import Pools
 from training.render import dumps
@@ -29,7 +30,7 @@ from training.several import together
 from training.sketches import SKETCHES
 from training.spoken import SCALARS, Param, Spoken
 from training.talk import DECLINES, plain_question, small_talk
-from training.tasks import one_after_another, parallel, several, single
+from training.tasks import parallel, several, single
 from training.tools import Call, Task, Tool, arguments, plain
 from training.toolsmith import Toolsmith
 from training.turns import Conversation, Message, plan, system
@@ -45,11 +46,6 @@ SERVED = 0.038  # share of tools that serve what is else asked in vain (training
 ASTRAY = 0.055  # share of requests beside a desk's tools that have nothing to do with them
 USUAL = 0.075  # share of those beside the tools that most agents are given: 5 % of all tokens
 HINTED = 0.26  # share of those that ask for everyday tools by hints: 14 % of all tokens
-FAMILIES = (
-    (0.2, records.family),
-    (0.25, resources.family),
-    (0.3, hints.family),
-)  # shares of these; the rest are any
 TWINS = 0.4  # share of single calls that another follows which differs in one thing
 
 
@@ -442,83 +438,31 @@ class Writer:
 
     def hinted(self, rng: random.Random, most: int) -> list[Conversation]:
         """Requests that do not say what is to be done, beside tools of the desk or not."""
-        count, lacking = rng.choice([1, 2, 3, 3, 4, 4, 5]), list[hints.Hint]()
-        family = rng.choices(
-            [*(f for _, f in FAMILIES), None], [*(s for s, _ in FAMILIES), 1 - sum(s for s, _ in FAMILIES)]
-        )[0]
-        if family is None:
-            wanted = rng.sample(hints.HINTS, count)
-        else:
-            kept, lacking = family(rng, self.kinds, max(count, 2))
-            groups = {group for hint in kept for group in hint.groups}
-            others = [hint for hint in hints.HINTS if groups.isdisjoint(hint.groups)]
-            wanted = [*kept, *rng.sample(others, rng.choice([0, 0, 0, 1, 2]))]
-        drawn = hints.toolset(rng, self.kinds, wanted)
-        specs = [h.tool.spec() for h in drawn]
-        shelf = Shelf.drawn(rng, self.kinds)
-        if beside := rng.random() < 0.45 and all(shelf.apart(h.tool) for h in drawn):
-            specs = rng.sample([*specs, *shelf.specs], len(specs) + len(shelf.specs))
-        groups = {group for h in drawn for group in h.hint.groups}
-        strangers = [hint for hint in hints.HINTS if groups.isdisjoint(hint.groups)]
+        kit = Kit.of(rng, self.kinds)
         made: list[Conversation] = []
-        while len(made) < min(most, 5 + 2 * len(drawn)):
-            kind = rng.choices(("one", "more", "none", "open", "talk"), (58, 13, 15, 7, 7))[0]
-            if kind == "talk":
-                made.append(self._courtesy(rng, [], specs))
-                continue
-            if kind == "open":
-                if (lacks := rng.choice(drawn).unfinished(rng, self.kinds)) is not None:
-                    asked, missing, value, task = lacks
-                    made.append(self._asked_back(rng, specs, asked, missing, value, tuple(task.calls)))
-                continue
-            if kind == "none":
-                near = bool(lacking) and rng.random() < 0.4
-                other = hints.Hinted.drawn(rng, self.kinds, rng.choice(lacking if near else strangers))
-                asked = other.task(rng, self.kinds).request
-                if beside and shelf.serves(asked):
+        while len(made) < min(most, 5 + 2 * len(kit.drawn)):
+            calls: tuple[Call, ...] = ()
+            match rng.choices(("one", "more", "none", "astray", "open", "talk"), (50, 15, 15, 3, 11, 6))[0]:
+                case "talk":
+                    made.append(self._courtesy(rng, [], kit.specs))
                     continue
-                turn = Message("assistant", pick(rng, DECLINES, self.split))
-            else:
-                count = min(len(drawn), rng.choice([2, 2, 2, 3])) if kind == "more" else 1
-                chosen = rng.sample(drawn, count)
-                tasks = [h.task(rng, self.kinds, count == 1) for h in chosen]
-                again = (
-                    self._of_the_same(rng, chosen, tasks) if kind == "more" and rng.random() < 0.6 else None
-                )
-                if again is not None:
-                    tasks = [tasks[0], again]
-                    asked = f"{stopped(tasks[0].request)} {rng.choice(['', '', 'And: ', 'Then: ', 'Also, '])}{again.request}"
-                else:
-                    asked = self._at_once(rng, tasks) if count > 1 else tasks[0].request
-                turn = Message("assistant", "", tuple(call for t in tasks for call in t.calls))
-            messages = [*system(rng, self.pools), Message("user", asked), turn]
-            made.append(Conversation("call" if turn.calls else "decline", specs, messages))
+                case "astray":
+                    made.append(self._astray(rng, kit.specs))
+                    continue
+                case "open":
+                    if (lacks := rng.choice(kit.drawn).unfinished(rng, self.kinds)) is not None:
+                        asked, missing, value, task = lacks
+                        made.append(self._asked_back(rng, kit.specs, asked, missing, value, task.calls))
+                    continue
+                case "none":
+                    asked = kit.none(rng)
+                case kind:
+                    asked, calls = (kit.one if kind == "one" else kit.more)(rng)
+            if asked:
+                turn = Message("assistant", "" if calls else pick(rng, DECLINES, self.split), calls)
+                messages = [*system(rng, self.pools), Message("user", asked), turn]
+                made.append(Conversation("call" if calls else "decline", kit.specs, messages))
         return made
-
-    def _of_the_same(self, rng: random.Random, chosen: list[hints.Hinted], tasks: list[Task]) -> Task | None:
-        """What a second tool of a family does with the thing that the first was asked about."""
-        if len(chosen) < 2 or len(tasks[0].calls) != 1:
-            return None
-        (first, second), (spoken,) = chosen[:2], tasks[0].spoken
-        one, other = (h.hint.slots[0] if h.hint.words and h.hint.slots else None for h in (first, second))
-        if one is None or other is None or (one.key, one.kind) != (other.key, other.kind):
-            return None
-        key = spoken.get(first.keys[one.key])
-        if key is None or one.kind == "pool" or not one.required:  # "it" is no person
-            return None
-        return second.of_the_same(rng, self.kinds, key)
-
-    def _at_once(self, rng: random.Random, tasks: list[Task]) -> str:
-        """Hints in one breath, or as sentences of their own."""
-        parts = [t.request for t in tasks]
-        if rng.random() < 0.3:
-            return " ".join(map(stopped, parts))
-        values = [[s.text for spoken in t.spoken for s in spoken.values()] for t in tasks]
-        if rng.random() < 0.5:
-            return one_after_another(rng, parts, values, self.split)
-        link = rng.choice([" and ", ", and ", ", then ", " and then ", ", and also "])
-        rest = [uncapital(p, v) for p, v in zip(parts[1:], values[1:], strict=True)]
-        return link.join([*(p.rstrip(".!?") for p in [parts[0], *rest[:-1]]), rest[-1]])
 
     # ── the tools that most agents are given ──
 

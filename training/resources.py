@@ -467,7 +467,7 @@ class Family:
             if limited:
                 for form in self.rng.sample(COUNTED, 2):
                     wordings[_told(form, one, self.rng.choice(told))] = ({},)
-        for _ in range(3):
+        for _ in range(3 if len(filters) > 1 else 0):
             (one, told), (other, also) = self.rng.sample(filters, 2)
             phrases = (
                 _told("{f}", one, self.rng.choice(told))

@@ -1,3 +1,4 @@
+# ruff: noqa: E501 -- phrases are data: they read better than wrapped ones
 """Turns without a call: declining, questions no tool serves, small talk. Knows no tools but their names."""
 
 from __future__ import annotations
@@ -19,6 +20,16 @@ DECLINES = [
     "I cannot help with that: no suitable tool is available.",
     "No available function matches your request.",
 ]
+
+
+WONDERED = (
+    "What is a {n}?", "Who invented the {n}?", "What is the history of {ns}?", "Which is the best {n} in the world?", "How does a {n} work?", "Is a {n} worth the money?", "Why do people like {ns}?",
+    "What's the difference between a {n} and a {m}?", "How many {ns} are there in the world?", "Which famous people have a {n}?", "What should I know about {ns}?", "Do animals have {ns}?",
+    "How do I choose a good {n}?", "What do experts say about {ns}?", "Is it true that every {n} is different?", "What would you do with a {n}?", "Are {ns} bad for the environment?",
+    "How old is the oldest {n}?", "Can a {n} be dangerous?", "What does {n} mean in Latin?", "Why is it called a {n}?", "How long does it take to learn about {ns}?", "Which book on {ns} should I read?",
+    "Is a {n} better than a {m}?", "What makes a good {n}?", "Could I live without a {n}?", "What's your opinion on {ns}?", "Write me a short text about {ns}.", "What are the advantages of a {n}?",
+)  # fmt: skip
+"""Questions about a thing itself, which no tool answers that keeps, finds or changes such things."""
 
 
 def plain_question(rng: random.Random, pools: Pools, split: Split) -> str:
