@@ -33,6 +33,7 @@ from training.natural import param_name
 from training.sketches import Slot, slot
 from training.spoken import Draw, Param, Spoken, verbatim
 from training.tools import Task, Tool
+from training.typed import typed
 from training.values import sort
 from training.variety import decorated
 
@@ -177,13 +178,14 @@ class Hinted:
         spoken = {p.name: told[p.name] for p in self.tool.params if p.name in told}
         return Task.of(request, self.tool, [spoken])
 
-    def task(self, rng: random.Random, kinds: Kinds, typed: bool = True) -> Task:
-        """A request in one of its wordings and what it calls. typed: perhaps with a word around it."""
+    def task(self, rng: random.Random, kinds: Kinds, alone: bool = True) -> Task:
+        """A request in one of its wordings and what it calls. alone: as people type it."""
         wording = pick(rng, tuple(self.hint.wordings), kinds.split)
         text = articles(self.hint.filled(wording))
         by_name = {p.name: p for p in self.tool.params}
-        draws = {s.key: _sort(kinds, rng, s)[1] for s in self.hint.helpers}
-        draws |= {key: by_name[name].draw for key, name in self.keys.items()}
+        draws = {key: by_name[name].draw for key, name in self.keys.items()}
+        like = {(s.kind, s.args): draws[s.key] for s in self.hint.slots}  # a date in the parameter's notation
+        draws |= {s.key: like.get((s.kind, s.args)) or _sort(kinds, rng, s)[1] for s in self.hint.helpers}
         slots = slots_of(text)
         said: dict[str, Spoken] = {}
         while len({repr(s.value) for s in said.values()}) < len(said) or not said.keys() >= set(slots):
@@ -196,7 +198,7 @@ class Hinted:
         request = text.format(**{key: s.text for key, s in said.items()})
         if text[0] != "{":  # a value at the head is copied as it is
             request = capital(request)
-        return Task.of(_typed(rng, request) if typed else request, self.tool, sets)
+        return Task.of(typed(rng, request, text[0] == "{") if alone else request, self.tool, sets)
 
 
 def _filled(value: Any, said: dict[str, Spoken]) -> Any:
@@ -220,16 +222,6 @@ def _sort(kinds: Kinds, rng: random.Random, one: Slot) -> tuple[dict[str, Any], 
     anything = 0.4 if one.kind == "sought" else 0.0
     schema = {"type": "string", "enum": options} if one.kind == "enum" else {"type": "string"}
     return schema, verbatim(lambda r: kinds.pools.topic(r) if r.random() < anything else r.choice(options))
-
-
-def _typed(rng: random.Random, request: str) -> str:
-    """With the stop and capital that people put, or without, and perhaps a word before."""
-    roll = rng.random()
-    if roll < 0.15:
-        return rng.choice(["Hey, ", "Hmm. ", "Oh dear. ", "Sorry, but: ", "Hi! ", "Listen: "]) + request
-    if roll < 0.3:
-        return request.rstrip(".!")
-    return request + rng.choice(["", "", "", "", " Thanks!"]) if request[-1] in ".?!" else request
 
 
 def thinned(rng: random.Random, hint: Hint) -> Hint:

@@ -442,10 +442,10 @@ class Family:
         return wordings
 
     def _two(self, p: Property) -> Wordings:
-        """Another value for each of two things. Dates stay out: each is told in a notation of its own."""
+        """Another value for each of two things."""
         wordings: Wordings = {}
         for form in self.rng.sample(p.wished, 3):
-            if " =" in form or p.kind == "date":
+            if " =" in form:
                 continue
             first = form.replace("{x}", self.thing("a")).replace("{v}", "{c}").rstrip(".")
             then = uncapital(form, ()).replace("{x}", self.thing("b")).replace("{v}", "{d}")
