@@ -93,7 +93,8 @@ def result(rng: random.Random, pools: Pools, tool: Tool, calls: Sequence[Call], 
     apart = [v for k, v in able.items() if all(o.get(k) != v for o in twins)] or list(able.values())
     named = [v for v in apart if isinstance(v, str)] if len(calls) == 1 else apart
     subject = str(named[0]) if named else None
-    kind = rng.choices((_value, _record, _names, _rows, _done, _sentence), (18, 32, 10, 20, 12, 8))[0]
+    makers = (_value, _record, _converted, _names, _rows, _done, _sentence)
+    kind = rng.choices(makers, (17, 28, 7, 10, 19, 12, 7))[0]
     made = kind(rng, pools, words(tool.name), subject, able)
     about = words(tool.name) if subject is None else subject
     if len(calls) > 1 and about.lower() not in made.said.lower():
@@ -118,6 +119,9 @@ NUMBERS = (
     *("temperature", "humidity", "speed", "height", "length", "balance", "fee"),
 )
 UNITS = "celsius km kg EUR USD minutes hours percent miles GBP points litres".split()
+CODES = "USD EUR GBP JPY CHF CAD INR lb oz inches feet gallons °F kWh MB GB".split()
+AMOUNTS = "amount value result converted total converted_amount output answer".split()
+COUNTED = "currency unit to target code units in target_currency".split()
 STATUS = "sent saved updated booked removed scheduled queued started created added".split()
 
 
@@ -221,6 +225,22 @@ def _record(rng: random.Random, pools: Pools, topic: str, subject: str | None, g
         ]
     )
     return Found(text, said, tuple(told.values()), (Asked(question, f"The {k} is {v}.", (v,)),))
+
+
+def _converted(rng: random.Random, pools: Pools, topic: str, subject: str | None, given: Args) -> Found:
+    """A number and what it counts, each in a field: no property of what was asked about."""
+    codes = [v for v in given.values() if isinstance(v, str) and re.fullmatch(r"[A-Za-z°/%]{1,10}", v)]
+    code = codes[-1] if codes and rng.random() < 0.7 else rng.choice([*UNITS, *CODES])
+    amount, unit = rng.choice(AMOUNTS), rng.choice(COUNTED)
+    value = round(rng.uniform(0, 2000), rng.choice([0, 1, 2, 2, 2, 4]))
+    fields: dict[str, Any] = {amount: value, unit: code}
+    if given and rng.random() < 0.4:
+        fields = dict(rng.sample(list(given.items()), 1)) | fields
+    if rng.random() < 0.3:
+        fields = dict(reversed(fields.items()))
+    told = f"{fields[amount]} {fields[unit]}"
+    asked = Asked(f"What is the {words(amount)}?", f"The {words(amount)} is {told}.", (told,))
+    return Found(json.dumps(fields, ensure_ascii=False), f"That is {told}.", (told,), (asked,))
 
 
 def _names(rng: random.Random, pools: Pools, topic: str, subject: str | None, given: Args) -> Found:
