@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,7 +69,8 @@ class Kit:
         if rng.random() < 0.2 and KNOWING.isdisjoint(group for h in self.drawn for group in h.hint.groups):
             thing = words(rng.choice(self.drawn).hint.names[0]).split()[-1]
             asked = pick(rng, WONDERED, self.kinds.split)
-            asked = articles(asked.format(n=thing, ns=plural(thing), m=self.kinds.pools.noun(rng)))
+            one = re.sub(r"(?<=[a-z][a-rt-z])s$", "", thing)  # the tools of many are named so
+            asked = articles(asked.format(n=one, ns=plural(one), m=self.kinds.pools.noun(rng)))
         else:
             near = self.lacking if self.lacking and rng.random() < 0.5 else self.strangers
             asked = Hinted.drawn(rng, self.kinds, rng.choice(near)).task(rng, self.kinds).request

@@ -30,8 +30,9 @@ from training import errands
 from training.kinds import Kinds
 from training.naming import articles, capital, pick, slots_of, styled, tool_name
 from training.natural import param_name
+from training.shapes import Sort
 from training.sketches import Slot, slot
-from training.spoken import Draw, Param, Spoken, verbatim
+from training.spoken import Param, Spoken, verbatim
 from training.tools import Task, Tool
 from training.typed import typed
 from training.values import sort
@@ -130,13 +131,15 @@ class Hinted:
         style = rng.choice(["snake", "snake", "snake", "camel"])
         params: dict[str, Param] = {}
         for one in hint.slots:
-            schema, draw = _sort(kinds, rng, one)
+            made = _sort(kinds, rng, one)
             names, taken = [styled(n, style) for n in one.names], {p.name for p in params.values()}
             name = param_name(rng, names, split, style, 0.12)
             while name in taken:
                 name = param_name(rng, names, split, style, 1.0)
-            about = one.about if rng.random() < 0.85 else ""
-            params[one.key] = Param(name, schema, draw, ("{v}",), one.required, about)
+            about = [one.about if rng.random() < 0.85 else "", made.note]  # the note has to be known
+            params[one.key] = Param(
+                name, made.schema, made.draw, ("{v}",), one.required, " ".join(filter(None, about))
+            )
             if rng.random() < 0.5:
                 params[one.key] = decorated(rng, kinds.pools, params[one.key], 0.02)
         keys = {key: p.name for key, p in params.items()}
@@ -185,7 +188,7 @@ class Hinted:
         by_name = {p.name: p for p in self.tool.params}
         draws = {key: by_name[name].draw for key, name in self.keys.items()}
         like = {(s.kind, s.args): draws[s.key] for s in self.hint.slots}  # a date in the parameter's notation
-        draws |= {s.key: like.get((s.kind, s.args)) or _sort(kinds, rng, s)[1] for s in self.hint.helpers}
+        draws |= {s.key: like.get((s.kind, s.args)) or _sort(kinds, rng, s).draw for s in self.hint.helpers}
         slots = slots_of(text)
         said: dict[str, Spoken] = {}
         while len({repr(s.value) for s in said.values()}) < len(said) or not said.keys() >= set(slots):
@@ -198,7 +201,11 @@ class Hinted:
         request = text.format(**{key: s.text for key, s in said.items()})
         if text[0] != "{":  # a value at the head is copied as it is
             request = capital(request)
-        return Task.of(typed(rng, request, text[0] == "{") if alone else request, self.tool, sets)
+        return Task.of(
+            typed(rng, request, text[0] == "{", text.rstrip(".!?")[-1] == "}") if alone else request,
+            self.tool,
+            sets,
+        )
 
 
 def _filled(value: Any, said: dict[str, Spoken]) -> Any:
@@ -212,16 +219,17 @@ def _filled(value: Any, said: dict[str, Spoken]) -> Any:
     return value.format(**{key: s.value for key, s in said.items()})
 
 
-def _sort(kinds: Kinds, rng: random.Random, one: Slot) -> tuple[dict[str, Any], Draw]:
+def _sort(kinds: Kinds, rng: random.Random, one: Slot) -> Sort:
     """An enumeration keeps its options as they stand: wordings name them. said: options that the schema does
     not show. sought: one of these or, four times of ten, anything."""
     if one.kind not in ("enum", "said", "sought"):
-        made = errands.sort(kinds, one.kind) or sort(kinds, rng, one.kind, one.args, one.about)
-        return made.schema, made.draw
+        return errands.sort(kinds, one.kind) or sort(kinds, rng, one.kind, one.args, one.about)
     options = one.args.split("|")
     anything = 0.4 if one.kind == "sought" else 0.0
     schema = {"type": "string", "enum": options} if one.kind == "enum" else {"type": "string"}
-    return schema, verbatim(lambda r: kinds.pools.topic(r) if r.random() < anything else r.choice(options))
+    return Sort(
+        schema, verbatim(lambda r: kinds.pools.topic(r) if r.random() < anything else r.choice(options))
+    )
 
 
 def thinned(rng: random.Random, hint: Hint) -> Hint:

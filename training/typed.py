@@ -14,6 +14,11 @@ ORDERS = frozenset(
     "Suspend Publish Sell Bake Pump Fill Empty Register Enter Rename Translate Update Edit Charge Heat Search Assign Convert Scale Zip Compress Extract Append Quiz Test Rate Bookmark Sort Forward "
     "Archive Subscribe Deploy Fetch Upload Download Share Lock Unlock Arm Dim".split()
 )
+NAMED = frozenset(
+    "Plan Note Report Water Mark File Text Order Test Rate List Book Sort Seat Label Tag Rent Scale Heat Count Call Answer Change Start Stop Cut Charge Log Run Feed Set Print Issue Draw Sum".split()
+)
+JOINING = frozenset("of for in at from on".split())
+"""Words that are orders, but for those before one of these: the plan of a day."""
 BEFORE = (
     "Hey, ",
     "Hmm. ",
@@ -42,12 +47,15 @@ ASKING = ("Please {}", "please {}", "Can you {}?", "can you {}", "Could you {}?"
 BARE = {"What's": "Whats", "I'm": "Im", "don't": "dont", "Don't": "Dont", "It's": "Its", "it's": "its", "can't": "cant", "I'd": "Id", "Where's": "Wheres", "isn't": "isnt"}  # fmt: skip
 
 
-def typed(rng: random.Random, request: str, value_first: bool) -> str:
-    """value_first: it begins with a value, which is copied as it is."""
+def typed(rng: random.Random, request: str, value_first: bool, value_last: bool) -> str:
+    """value_first: it begins with a value, which is copied as it is; value_last: it ends in one, behind which
+    a word without a stop would seem to be its last."""
     first, _, rest = request.partition(" ")
-    if first in ORDERS and rest and not re.search(r"[.?!] ", request) and rng.random() < 0.3:
+    order = first in ORDERS and rest and not (first in NAMED and rest.split(" ")[0] in JOINING)
+    if order and not re.search(r"[.?!] ", request) and rng.random() < 0.3:
         bare = request.rstrip(".!")
-        return rng.choice(ASKING).format(bare[0].lower() + bare[1:])
+        forms = [form for form in ASKING if not (value_last and form.endswith("please"))]
+        return rng.choice(forms).format(bare[0].lower() + bare[1:])
     if not value_first and rng.random() < 0.15:
         request = request[0].lower() + request[1:]
     if first in BARE and rng.random() < 0.1:
@@ -60,6 +68,10 @@ def typed(rng: random.Random, request: str, value_first: bool) -> str:
     if roll < 0.34:
         return request.rstrip(".?!")
     if roll < 0.48:
-        behind = rng.choice(BEHIND)
-        return request + behind if behind[1:2].isupper() else request.rstrip(".?!") + behind
+        behind = rng.choice([b for b in BEHIND if b[1:2].isupper()] if value_last else BEHIND)
+        return _stopped(request) + behind if behind[1:2].isupper() else request.rstrip(".?!") + behind
     return request
+
+
+def _stopped(request: str) -> str:
+    return request if request[-1] in ".?!" else f"{request}."

@@ -110,6 +110,8 @@ def test_two_dates_of_a_request_are_in_the_notation_of_the_parameter(
         task = made.task(draws, writer.kinds)
         (one, other) = (re.sub(r"\d", "0", str(v)) for _, given in task.calls for v in given.values())
         assert one == other
+        (date,) = made.tool.params
+        assert one == "0000-00-00" or re.search("[DMY]{2,4}[^ ]+[DMY]{2}", date.about), date.about
         looks.add(one)
     assert len(looks) > 1
 

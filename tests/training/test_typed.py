@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 
 from training.typed import ASKING, BARE, ORDERS, typed
 
@@ -10,11 +11,13 @@ from training.typed import ASKING, BARE, ORDERS, typed
 def test_values_stay_as_they_are_and_what_is_asked_stays(draws: random.Random) -> None:
     seen = set()
     for _ in range(400):
-        made = typed(draws, "KX-22 must go to Léa & Sons.", value_first=True)
-        assert "KX-22 must go to Léa & Sons" in made
-        order = typed(draws, "Move B7 to the Old Mill.", value_first=False)
+        noun = typed(draws, "Plan of Friday.", value_first=False, value_last=True)
+        assert not re.search("(?i)(you|to|please|and) plan", noun)
+        made = typed(draws, "KX-22 must go to Léa & Sons.", value_first=True, value_last=True)
+        assert "KX-22 must go to Léa & Sons" in made and not re.search("Sons [a-z]", made)
+        order = typed(draws, "Move B7 to the Old Mill.", value_first=False, value_last=True)
         assert "ove B7 to the Old Mill" in order
-        bare = typed(draws, "What's the rent of 4B?", value_first=False)
+        bare = typed(draws, "What's the rent of 4B?", value_first=False, value_last=True)
         assert bare.lower().replace("'", "").count("whats the rent of 4b") == 1
         seen |= {made, order, bare}
     assert len(seen) > 60 and all("{}" not in one for one in seen)
