@@ -37,7 +37,7 @@ SHOWN = (
     "Look up {x}.",
     "Tell me about {x}.",
     "I need the details of {x}.",
-    "{x}, please",
+    "The details of {x}, please.",
 )
 LISTS = (
     "Show me the {plural} {f}.", "List {plural} {f}.", "Are there any {plural} {f}?", "Do we have {plural} {f}?", "All {plural} {f}", "I need the {plural} {f}.",

@@ -69,6 +69,8 @@ def typed(rng: random.Random, request: str, value_first: bool, value_last: bool)
         return request.rstrip(".?!")
     if roll < 0.48:
         behind = rng.choice([b for b in BEHIND if b[1:2].isupper()] if value_last else BEHIND)
+        if behind == "!" and request[-1] == "?":
+            return request
         return _stopped(request) + behind if behind[1:2].isupper() else request.rstrip(".?!") + behind
     return request
 
