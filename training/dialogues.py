@@ -45,7 +45,7 @@ HANDOVER = 0.045  # share of those with agents that hand over: 2 % of all tokens
 SERVED = 0.038  # share of tools that serve what is else asked in vain (training/unserved.py)
 ASTRAY = 0.055  # share of requests beside a desk's tools that have nothing to do with them
 USUAL = 0.075  # share of those beside the tools that most agents are given: 5 % of all tokens
-HINTED = 0.33  # share of those that ask for everyday tools by hints: 18 % of all tokens
+HINTED = 0.33  # share of those that ask for everyday tools by hints: 24 % of all tokens
 TWINS = 0.4  # share of single calls that another follows which differs in one thing
 
 
