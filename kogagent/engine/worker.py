@@ -150,10 +150,12 @@ def _serve(queue: _Queue) -> None:
     with queue.lock:
         left = [job for job in ready if job in queue.jobs]
     for job in left:
-        # A running segment holds the device: it was told to stop, let it.
-        while job.resident and queue.failure is None and not _step(queue, job):
-            pass
-        job.fail(queue.refusal())
+        # A running segment holds the device: it was told to stop, let it. It says itself how it ended.
+        ended = False
+        while job.resident and queue.failure is None and not ended:
+            ended = _step(queue, job)
+        if not ended:
+            job.fail(queue.refusal())
     queue.jobs.clear()
     if queue.at_end is not None:
         try:

@@ -696,6 +696,27 @@ async def test_close_lets_a_resident_segment_leave_the_device_first(worker: Work
         await take_all(segment)
 
 
+async def test_a_resident_segment_that_comes_to_its_end_while_the_engine_closes_is_whole(
+    worker: Worker,
+) -> None:
+    """Its last ids were under way when it was told to stop; nobody has read them before the thread ends."""
+
+    class Unstoppable(FakeDecode):
+        def stop(self) -> None:
+            """Too late."""
+
+    gate = Gate()
+    segment = worker.segment(
+        start(Unstoppable(6, resident=True, on_wait=lambda i: gate() if i == 3 else None))
+    )
+    await gate.until_reached()
+    worker._queue.close()
+    gate.open()
+    await worker.aclose()
+    assert await take_all(segment) == list(range(6))
+    assert segment.reason == "length"
+
+
 async def test_more_jobs_than_the_inbox_holds_are_refused_and_the_rest_served() -> None:
     worker = Worker(inbox=3)
     gate = Gate()
