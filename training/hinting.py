@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +10,7 @@ from training import hints, records, resources
 from training.beside import Shelf
 from training.hints import Hint, Hinted
 from training.kinds import Kinds
-from training.naming import articles, pick, plural, stopped, uncapital, words
+from training.naming import articles, pick, plural, singular, stopped, uncapital, words
 from training.talk import WONDERED
 from training.tasks import one_after_another
 from training.tools import Call, Task
@@ -69,7 +68,7 @@ class Kit:
         if rng.random() < 0.2 and KNOWING.isdisjoint(group for h in self.drawn for group in h.hint.groups):
             thing = words(rng.choice(self.drawn).hint.names[0]).split()[-1]
             asked = pick(rng, WONDERED, self.kinds.split)
-            one = re.sub(r"(?<=[a-z][a-rt-z])s$", "", thing)  # the tools of many are named so
+            one = singular(thing)  # the tools of many are named so
             asked = articles(asked.format(n=one, ns=plural(one), m=self.kinds.pools.noun(rng)))
         else:
             near = self.lacking if self.lacking and rng.random() < 0.5 else self.strangers

@@ -138,6 +138,15 @@ def plural(noun: str) -> str:
     return f"{noun}es" if noun.endswith(("ss", "x", "ch", "sh")) else f"{noun}s"
 
 
+def singular(noun: str) -> str:
+    """Of a noun that may be in the singular already: queries, dishes; status, glass."""
+    if noun in ("news", "sms") or not re.search("[a-z][^isu]s$", noun):
+        return noun
+    if noun.endswith("ies") and noun not in ("calories", "movies"):
+        return f"{noun[:-3]}y"
+    return noun[:-2] if re.search("(ss|x|ch|sh)es$", noun) else noun[:-1]
+
+
 def articles(text: str) -> str:
     """With "an" where a vowel follows."""
     return re.sub(r"\b([Aa]) (?=[aeio])", r"\1n ", text)

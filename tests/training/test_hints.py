@@ -13,7 +13,7 @@ import pytest
 from training.dialogues import Writer
 from training.errands import COINS, reckoning
 from training.hints import HINTS, Hinted
-from training.naming import Split, held_out, kept, slots_of
+from training.naming import Split, held_out, kept, plural, singular, slots_of
 from training.pools import Pools
 from training.records import VERBS
 
@@ -128,3 +128,10 @@ def test_a_sum_that_is_told_is_the_sum_of_the_call(draws: random.Random) -> None
 def test_a_currency_is_said_by_one_code_alone() -> None:
     names = [name for told in COINS.values() for name in told.split("|")]
     assert len(names) == len(set(names)) and not set(names) & set(COINS)
+
+
+def test_one_of_many_is_named_as_people_do() -> None:
+    for one in ("query", "dish", "box", "case", "calorie", "photo", "pass", "lens cap", "day"):
+        assert singular(plural(one)) == one
+    for one in ("status", "bus", "glass", "news", "thesaurus", "basis", "tool"):
+        assert singular(one) == one
