@@ -116,8 +116,8 @@ class EngineClosedError(DeviceError):
 # ── names that nothing has ───────────────────────────────────────────────────────────────────
 
 
-# What other SDKs call the same thing, or what holds it here, where the words have little in common or a word
-# of ours that means something else is nearer.
+# What other SDKs call the same thing, or what holds it here, in the order of likelihood, where the words have
+# little in common or a word of ours that means something else is nearer.
 _ELSEWHERE = {
     "after_tool": "after_call",
     "before_tool": "before_call",
@@ -126,15 +126,19 @@ _ELSEWHERE = {
     "handoff_description": "description",
     "input": "prompt",
     "input_guardrails": "guardrails",
-    "max_steps": "limits",
+    "max_steps": "limits max_turns",
+    "max_iterations": "limits max_turns",
+    "max_tool_calls": "limits max_calls",
     "max_turns": "limits",
+    "request_limit": "limits max_turns",
+    "timeout": "limits max_seconds",
     "mcp_servers": "tools",
     "model_settings": "sampling",
     "output_guardrails": "guardrails",
     "prompt": "instructions",
     "response_format": "output_type",
     "result_type": "output_type",
-    "retries": "limits",
+    "retries": "limits tool_retries",
     "session": "history",
     "system": "instructions",
     "system_message": "instructions",
@@ -152,7 +156,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
     known = list(known)
     if name in _ELSEWHERE:
-        close = [one for one in known if one == _ELSEWHERE[name]]
+        close = [one for one in _ELSEWHERE[name].split() if one in known]
     else:
         close = difflib.get_close_matches(name, known, n=1)
         close += [one for one in known if len(name) > 2 and one.startswith(name)]
@@ -163,8 +167,9 @@ def check_takes(function: Callable[..., Any], what: str, *given: str) -> None:
     """Raises InputError for a function that cannot be called with so many arguments, told in words: when it
     is handed over, not when a run comes to need it. what: the option it was given for."""
     try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):  # a built-in one tells nobody
+        # What a wrapper takes itself counts. Where annotations are read late they may name what is not there.
+        signature = inspect.signature(function, follow_wrapped=False)
+    except (TypeError, ValueError, NameError):  # a built-in one tells nobody
         return
     try:
         signature.bind(*given)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import functools
 import inspect
 import itertools
 import logging
@@ -804,6 +805,32 @@ def test_an_option_that_nothing_has_is_named_with_the_nearest_there_is(kind: Any
 def test_the_beginning_of_an_options_name_is_enough_to_be_told_it() -> None:
     with pytest.raises(InputError, match=r"'temp'\. Did you mean 'temperature'\?"):
         SamplingParams(temp=1)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [("max_steps", "max_turns"), ("retries", "tool_retries"), ("timeout", "max_seconds")],
+)
+def test_another_sdks_word_leads_to_the_option_of_what_is_being_made(theirs: str, ours: str) -> None:
+    with pytest.raises(InputError, match=rf"'{theirs}'\. Did you mean '{ours}'\?"):
+        Limits(**{theirs: 3})
+    with pytest.raises(InputError, match=rf"'{theirs}'\. Did you mean 'limits'\?"):
+        Agent(ScriptedModel("x"), **{theirs: 3})  # type: ignore[call-overload]
+
+
+def test_a_wrapper_is_asked_what_it_takes_itself_and_one_that_cannot_tell_is_taken() -> None:
+    @functools.wraps(lambda: None)
+    def wrapper(*given: Any) -> None: ...
+
+    class Late:
+        @property
+        def __signature__(self) -> inspect.Signature:
+            raise NameError("its annotation names what only a type checker imports")
+
+        def __call__(self, *given: Any) -> None: ...
+
+    hooks: dict[str, Any] = {"before_turn": wrapper, "after_turn": Late()}
+    Hooks(**hooks)
 
 
 @pytest.mark.parametrize("name", inspect.signature(Hooks).parameters)
