@@ -450,7 +450,7 @@ class Writer:
                     made.append(self._astray(rng, kit.specs))
                     continue
                 case "open":
-                    if (lacks := rng.choice(kit.drawn).unfinished(rng, self.kinds)) is not None:
+                    if (lacks := kit.open(rng)) is not None:
                         asked, missing, value, task = lacks
                         made.append(self._asked_back(rng, kit.specs, asked, missing, value, task.calls))
                     continue
@@ -462,7 +462,7 @@ class Writer:
                 turn = Message("assistant", "" if calls else pick(rng, DECLINES, self.split), calls)
                 messages = [*system(rng, self.pools), Message("user", asked), turn]
                 made.append(Conversation("call" if calls else "decline", kit.specs, messages))
-        return made
+        return [_opened(c, kit.today.sentence) for c in made] if kit.today else made
 
     # ── the tools that most agents are given ──
 
@@ -683,3 +683,11 @@ def _same(a: Tool, b: Tool) -> bool:
 def _akin(a: Tool, b: Tool) -> bool:
     """Whether one tool might serve a request for the other."""
     return a.topic == b.topic or bool((set(a.topic.split()) & set(b.topic.split())) - COMMON)
+
+
+def _opened(conversation: Conversation, sentence: str) -> Conversation:
+    """With a sentence at the end of its system message, or as one."""
+    first, rest = conversation.messages[0], conversation.messages
+    if first.role == "system":
+        sentence, rest = f"{first.text} {sentence}", rest[1:]
+    return replace(conversation, messages=[Message("system", sentence), *rest])

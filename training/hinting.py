@@ -11,8 +11,10 @@ from training.beside import Shelf
 from training.hints import Hint, Hinted
 from training.kinds import Kinds
 from training.naming import articles, pick, plural, singular, stopped, uncapital, words
+from training.spoken import Param, Spoken
 from training.talk import WONDERED
 from training.tasks import one_after_another
+from training.today import Today
 from training.tools import Call, Task
 
 FAMILIES = ((0.2, records.family), (0.25, resources.family), (0.3, hints.family), (0.25, None))
@@ -24,7 +26,7 @@ KNOWING = frozenset(("facts", "library", "text", "translate"))
 @dataclass(frozen=True)
 class Kit:
     """drawn: the tools. lacking: near to them, not among them. strangers: hints that none of them serves.
-    shelf: tools for files beside them."""
+    shelf: tools for files beside them. today: where a system message tells the date."""
 
     kinds: Kinds
     drawn: list[Hinted]
@@ -32,6 +34,7 @@ class Kit:
     strangers: list[Hint]
     shelf: Shelf | None
     specs: list[dict[str, Any]]
+    today: Today | None
 
     @classmethod
     def of(cls, rng: random.Random, kinds: Kinds) -> Kit:
@@ -46,22 +49,32 @@ class Kit:
         if beside:
             specs = rng.sample([*specs, *shelf.specs], len(specs) + len(shelf.specs))
         strangers = _apart([h.hint for h in drawn])
-        return cls(kinds, drawn, lacking, strangers, shelf if beside else None, specs)
+        dated = any(h.dates() for h in drawn)
+        today = Today.drawn(rng) if rng.random() < (0.5 if dated else 0.08) else None
+        return cls(kinds, drawn, lacking, strangers, shelf if beside else None, specs, today)
 
     def one(self, rng: random.Random) -> tuple[str, tuple[Call, ...]]:
         """A request of one tool, and its calls."""
-        task = rng.choice(self.drawn).task(rng, self.kinds)
+        task = rng.choice(self.drawn).task(rng, self.kinds, today=self.today)
         return task.request, task.calls
 
     def more(self, rng: random.Random) -> tuple[str, tuple[Call, ...]]:
         """A request of two or three tools; or of two for one thing, which the second time is only meant."""
         chosen = rng.sample(self.drawn, min(len(self.drawn), rng.choice([2, 2, 2, 3])))
-        tasks = [h.task(rng, self.kinds, len(chosen) == 1) for h in chosen]
+        tasks = [h.task(rng, self.kinds, len(chosen) == 1, self.today) for h in chosen]
         again = self._of_the_same(rng, chosen, tasks) if rng.random() < 0.6 else None
         if again is None:
             return self._at_once(rng, tasks), tuple(call for t in tasks for call in t.calls)
         link = rng.choice(["", "", "And: ", "Then: ", "Also, "])
         return f"{stopped(tasks[0].request)} {link}{again.request}", (*tasks[0].calls, *again.calls)
+
+    def open(self, rng: random.Random) -> tuple[str, Param, Spoken, Task] | None:
+        """A request that lacks a value, whose it is, the value, and the task once it is told; None where no
+        wording is so. Where nobody told the date, "tomorrow" is none."""
+        one = rng.choice(self.drawn)
+        if self.today is None and rng.random() < 0.3:
+            return one.undated(rng, self.kinds)
+        return one.unfinished(rng, self.kinds)
 
     def none(self, rng: random.Random) -> str:
         """A request near by or of another kind that no tool here serves; "" where one may."""

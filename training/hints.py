@@ -23,6 +23,7 @@ import random
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from training.natural import param_name
 from training.shapes import Sort
 from training.sketches import Slot, slot
 from training.spoken import Param, Spoken, verbatim
+from training.today import Today
 from training.tools import Task, Tool
 from training.typed import typed
 from training.values import sort
@@ -181,14 +183,43 @@ class Hinted:
         spoken = {p.name: told[p.name] for p in self.tool.params if p.name in told}
         return Task.of(request, self.tool, [spoken])
 
-    def task(self, rng: random.Random, kinds: Kinds, alone: bool = True) -> Task:
-        """A request in one of its wordings and what it calls. alone: as people type it."""
+    def dates(self) -> list[str]:
+        """The keys of its parameters that take a date."""
+        return [slot.key for slot in self.hint.slots if slot.kind == "date"]
+
+    def undated(self, rng: random.Random, kinds: Kinds) -> tuple[str, Param, Spoken, Task] | None:
+        """What `unfinished` gives, of a request that tells a day which nobody knows the date of: tomorrow."""
+        dates = self.dates()
+        able = [
+            t for t, calls in self.hint.wordings.items() if calls == ({},) and set(dates) & set(slots_of(t))
+        ]
+        if not able:
+            return None
+        text = articles(self.hint.filled(pick(rng, able, kinds.split)))
+        key = next(key for key in slots_of(text) if key in dates)
+        by_name = {p.name: p for p in self.tool.params}
+        said = {one: by_name[self.keys[one]].draw(rng) for one in slots_of(text)}
+        day = rng.choice(["today", "tomorrow", "tomorrow", "yesterday", "the day after tomorrow"])
+        shown = {one: day if one == key else s.text for one, s in said.items()}
+        request = capital(re.sub(rf"\b[Oo]n (?=\{{{key}\}})", "", text).format(**shown))
+        told = {self.keys[one]: s for one, s in said.items()}
+        spoken = {p.name: told[p.name] for p in self.tool.params if p.name in told}
+        return request, by_name[self.keys[key]], said[key], Task.of(request, self.tool, [spoken])
+
+    def task(self, rng: random.Random, kinds: Kinds, alone: bool = True, today: Today | None = None) -> Task:
+        """A request in one of its wordings and what it calls. alone: as people type it. today: known to who
+        is asked, so that days may be told by it."""
         wording = pick(rng, tuple(self.hint.wordings), kinds.split)
         text = articles(self.hint.filled(wording))
         by_name = {p.name: p for p in self.tool.params}
         draws = {key: by_name[name].draw for key, name in self.keys.items()}
         like = {(s.kind, s.args): draws[s.key] for s in self.hint.slots}  # a date in the parameter's notation
         draws |= {s.key: like.get((s.kind, s.args)) or _sort(kinds, rng, s).draw for s in self.hint.helpers}
+        for key in self.dates() if today else ():
+            if today and key in slots_of(text) and rng.random() < 0.6:
+                day, on = today.told(rng, by_name[self.keys[key]].about)
+                draws[key] = partial(_same, day)
+                text = text if on else re.sub(rf"\b[Oo]n (?=\{{{key}\}})", "", text)
         slots = slots_of(text)
         said: dict[str, Spoken] = {}
         while len({repr(s.value) for s in said.values()}) < len(said) or not said.keys() >= set(slots):
@@ -206,6 +237,10 @@ class Hinted:
             self.tool,
             sets,
         )
+
+
+def _same(value: Spoken, rng: random.Random) -> Spoken:
+    return value
 
 
 def _filled(value: Any, said: dict[str, Spoken]) -> Any:
