@@ -215,11 +215,12 @@ class Hinted:
         draws = {key: by_name[name].draw for key, name in self.keys.items()}
         like = {(s.kind, s.args): draws[s.key] for s in self.hint.slots}  # a date in the parameter's notation
         draws |= {s.key: like.get((s.kind, s.args)) or _sort(kinds, rng, s).draw for s in self.hint.helpers}
-        for key in self.dates() if today else ():
-            if today and key in slots_of(text) and rng.random() < 0.6:
-                day, on = today.told(rng, by_name[self.keys[key]].about)
-                draws[key] = partial(_same, day)
-                text = text if on else re.sub(rf"\b[Oo]n (?=\{{{key}\}})", "", text)
+        days = [key for key in self.dates() if key in slots_of(text)]
+        if today and days and rng.random() < 0.6:  # one alone: two must differ
+            key = rng.choice(days)
+            day, on = today.told(rng, by_name[self.keys[key]].about)
+            draws[key] = partial(_same, day)
+            text = text if on else re.sub(rf"\b[Oo]n (?=\{{{key}\}})", "", text)
         slots = slots_of(text)
         said: dict[str, Spoken] = {}
         while len({repr(s.value) for s in said.values()}) < len(said) or not said.keys() >= set(slots):
