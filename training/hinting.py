@@ -78,10 +78,11 @@ class Kit:
 
     def none(self, rng: random.Random) -> str:
         """A request near by or of another kind that no tool here serves; "" where one may."""
-        if rng.random() < 0.2 and KNOWING.isdisjoint(group for h in self.drawn for group in h.hint.groups):
-            thing = words(rng.choice(self.drawn).hint.names[0]).split()[-1]
+        things = [w for w in words(rng.choice(self.drawn).hint.names[0]).split() if len(w) > 3]
+        knows = any(not KNOWING.isdisjoint(h.hint.groups) for h in self.drawn)
+        if rng.random() < 0.2 and things and not knows:
+            one = singular(things[-1])  # the tools of many are named so
             asked = pick(rng, WONDERED, self.kinds.split)
-            one = singular(thing)  # the tools of many are named so
             asked = articles(asked.format(n=one, ns=plural(one), m=self.kinds.pools.noun(rng)))
         else:
             near = self.lacking if self.lacking and rng.random() < 0.5 else self.strangers

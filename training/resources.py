@@ -483,7 +483,6 @@ class Family:
         names = (
             "list_{plural}",
             "find_{plural}",
-            "search_{plural}",
             "{plural}.list",
             "get_{plural}",
             "query_{plural}",
